@@ -1,0 +1,51 @@
+# The commands people type. BUILD is the build folder, JOBS the parallelism.
+BUILD ?= build
+JOBS ?= $(shell nproc)
+CMAKE_FLAGS ?=
+
+.PHONY: all setup build demo check check-gpu bench bench-gpu fuzz layers sizes format docs install clean
+
+all: build
+
+setup:
+	@tools/setup.sh packages.txt
+
+build:
+	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS)
+
+demo: setup build
+	@$(BUILD)/epi run geglu
+
+check: setup build
+	@cd $(BUILD) && ctest --output-on-failure -LE gpu -j $(JOBS)
+
+check-gpu: setup build
+	@cd $(BUILD) && ctest --output-on-failure -L gpu
+
+bench: build
+	@tools/bench.sh $(BUILD)
+
+bench-gpu: build
+	@tools/bench.sh $(BUILD) --gpu
+
+fuzz: setup
+	@tools/fuzz.sh
+
+layers:
+	@tools/layers.sh
+
+sizes:
+	@tools/sizes.sh
+
+format:
+	@tools/format.sh
+
+docs:
+	@tools/docs_check.sh
+
+install: build
+	@cmake --install $(BUILD)
+
+clean:
+	@rm -rf $(BUILD) build-*

@@ -1,0 +1,107 @@
+/* Options, messages, the terminal. */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+int epi_bad(const char *fmt, ...) {
+    va_list args;
+    fprintf(stderr, "epi: ");
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return EPI_BAD;
+}
+
+int epi_fail(const char *what, const ep_error *err) {
+    if (err->line > 0) return epi_bad("%s:%d:%d: %s", what, err->line, err->column, err->message);
+    if (err->position >= 0) return epi_bad("%s: at byte %lld: %s", what, (long long)err->position, err->message);
+    return epi_bad("%s: %s", what, err->message);
+}
+
+int epi_width(void) {
+    struct winsize w;
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) != 0 || w.ws_col < 40) return 80;
+    return w.ws_col > 160 ? 160 : w.ws_col;
+}
+
+bool epi_color(void) {
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(STDOUT_FILENO) && !(no && *no) && term && strcmp(term, "dumb") != 0;
+}
+
+static void help(const char *usage, const epi_option *options) {
+    printf("%s\n", usage);
+    if (options->name) printf("\noptions:\n");
+    for (const epi_option *o = options; o->name; o++) {
+        char left[64];
+        snprintf(left, sizeof left, "%s %s", o->name, o->argument ? o->argument : "");
+        printf("  %-24s %s\n", left, o->help);
+    }
+    printf("  %-24s %s\n", "--help", "this text");
+}
+
+static int store(const epi_option *o, const char *text) {
+    char *end;
+    errno = 0;
+    if (o->kind == OPT_TEXT) {
+        *(const char **)o->value = text;
+        return 0;
+    }
+    if (o->kind == OPT_INT) {
+        long long v = strtoll(text, &end, 10);
+        if (errno || end == text || *end) return epi_bad("%s wants a whole number, not '%s'", o->name, text);
+        *(int64_t *)o->value = v;
+        return 0;
+    }
+    double v = strtod(text, &end);
+    if (errno || end == text || *end) return epi_bad("%s wants a number, not '%s'", o->name, text);
+    *(double *)o->value = v;
+    return 0;
+}
+
+static const epi_option *find(const epi_option *options, const char *name, size_t len) {
+    for (const epi_option *o = options; o->name; o++)
+        if (strlen(o->name) == len && strncmp(o->name, name, len) == 0) return o;
+    return NULL;
+}
+
+int epi_parse(int argc, char **argv, const char *usage, const epi_option *options, const char **positional, int max,
+              int *count) {
+    bool only_positional = false;
+    *count = 0;
+    for (int i = 1; i < argc; i++) {
+        const char *a = argv[i];
+        if (!only_positional && strcmp(a, "--") == 0) {
+            only_positional = true;
+            continue;
+        }
+        if (only_positional || a[0] != '-' || a[1] == 0) {
+            if (*count >= max) return epi_bad("'%s' is one argument too many", a);
+            positional[(*count)++] = a;
+            continue;
+        }
+        if (strcmp(a, "--help") == 0 || strcmp(a, "-h") == 0) {
+            help(usage, options);
+            return EPI_DONE;
+        }
+        const char *equals = strchr(a, '=');
+        const epi_option *o = find(options, a, equals ? (size_t)(equals - a) : strlen(a));
+        if (!o) return epi_bad("there is no option '%s' here; --help lists them", a);
+        if (o->kind == OPT_FLAG) {
+            if (equals) return epi_bad("%s takes no value", o->name);
+            *(bool *)o->value = true;
+            continue;
+        }
+        const char *value = equals ? equals + 1 : i + 1 < argc ? argv[++i] : NULL;
+        if (!value) return epi_bad("%s wants a value", o->name);
+        int code = store(o, value);
+        if (code) return code;
+    }
+    return -1;
+}

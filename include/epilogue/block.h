@@ -1,0 +1,67 @@
+/* block.h: the blocks transformers spend their time in, created from weights and run in a mode.
+ *
+ * Weights are [out, in] as PyTorch stores them; they are retained, not copied (tuned mode packs a copy on first use or
+ * when ep_block_prepare is called). x is [..., in]. A block belongs to one thread at a time, as its context does. */
+#ifndef EPILOGUE_BLOCK_H
+#define EPILOGUE_BLOCK_H
+
+#include "ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum ep_block_kind {
+    EP_BLOCK_LINEAR, /* y = x W^T + b */
+    EP_BLOCK_MLP,    /* y = act(x Wup^T + bup) Wdown^T + bdown */
+    EP_BLOCK_GATED   /* y = (act(x Wgate^T + bgate) * (x Wup^T + bup)) Wdown^T + bdown */
+} ep_block_kind;
+
+/* A named block as the tool knows it: "linear", "mlp", "geglu", "swiglu", "reglu". */
+EP_API ep_status ep_block_parse(const char *name, ep_block_kind *kind, ep_act *act);
+
+typedef struct ep_block_weights {
+    const ep_tensor *up, *up_bias;     /* LINEAR: the only weight and bias */
+    const ep_tensor *gate, *gate_bias; /* GATED */
+    const ep_tensor *down, *down_bias; /* MLP and GATED */
+    const ep_tensor *gate_up; /* GATED: one [2*hidden, dim] weight instead of gate and up: gate rows, then up */
+    bool interleaved;         /* gate_up rows alternate gate, up */
+} ep_block_weights;
+
+typedef struct ep_block ep_block;
+EP_API ep_status ep_block_create(ep_context *ctx, ep_block_kind kind, ep_act act, const ep_block_weights *weights,
+                                 ep_block **out);
+EP_API void ep_block_destroy(ep_block *block);
+
+/* y for x. `residual` (NULL or the shape of y) is added to y, in down's epilogue where the mode can. */
+EP_API ep_status ep_block_run(ep_block *block, ep_mode mode, const ep_tensor *x, const ep_tensor *residual,
+                              ep_tensor **out);
+/* Does now what the first call in `mode` would do (pack, compile), and waits for it. */
+EP_API ep_status ep_block_prepare(ep_block *block, ep_mode mode, const ep_tensor *x);
+/* EP_OK if `mode` is available for this block here, else EP_ERROR_NOT_BUILT or EP_ERROR_UNSUPPORTED with the reason. */
+EP_API ep_status ep_block_supports(ep_block *block, ep_mode mode);
+
+EP_API ep_block_kind ep_block_get_kind(const ep_block *block);
+EP_API int64_t ep_block_dim(const ep_block *block);
+EP_API int64_t ep_block_hidden(const ep_block *block); /* 0 for LINEAR */
+EP_API int64_t ep_block_out(const ep_block *block);
+/* Bytes of packed weights that tuned mode holds, 0 before it packed. */
+EP_API int64_t ep_block_packed_bytes(const ep_block *block);
+
+/* A feed-forward layer found in a safetensors file by the names of the usual model families. `pattern` is a substring
+ * or glob over tensor names ("layers.3", "encoder.layer.0"); ambiguity is EP_ERROR_AMBIGUOUS with the candidates in the
+ * error's sentence and in `report`. `report` receives the matched names, one a line. */
+typedef struct ep_layer_match {
+    ep_block_kind kind;
+    ep_act act; /* what the family uses; the caller may overrule it */
+    char family[32];
+    ep_tensor *gate, *gate_bias, *up, *up_bias, *down, *down_bias; /* owned by the caller; ep_layer_match_clear */
+} ep_layer_match;
+EP_API ep_status ep_weights_match_layer(const ep_weights *w, const char *pattern, char *report, size_t report_size,
+                                        ep_error *err, ep_layer_match *out);
+EP_API void ep_layer_match_clear(ep_layer_match *match);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

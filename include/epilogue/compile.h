@@ -1,0 +1,57 @@
+/* compile.h: capture a function written in the eager API, fuse it, generate code, guard it, run it. */
+#ifndef EPILOGUE_COMPILE_H
+#define EPILOGUE_COMPILE_H
+
+#include <stdio.h>
+
+#include "ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The user's function: reads inputs[0..input_count), writes outputs[0..output_count). It runs once under capture; it
+ * must not look at data, and must release every tensor it makes but the outputs. */
+typedef ep_status (*ep_fn)(ep_context *ctx, void *user, const ep_tensor *const *inputs, int input_count,
+                           ep_tensor **outputs, int output_count);
+
+typedef enum ep_wait { EP_WAIT_NEVER, EP_WAIT_ALWAYS } ep_wait;
+typedef enum ep_specialize { EP_SPECIALIZE_GENERIC, EP_SPECIALIZE_STATIC } ep_specialize;
+
+typedef struct ep_compile_options {
+    ep_wait wait;             /* NEVER: while an entry compiles, calls are answered by the eager path */
+    ep_specialize specialize; /* STATIC: sizes are guarded and written into the code */
+    bool no_disk_cache;
+    const char *cache_dir;   /* NULL: the user's cache directory */
+    double compiler_limit_s; /* 0: 30 s */
+    const char *dump_pass;   /* print the IR after this pass ("all": after each) through `dump` */
+    void (*dump)(void *user, const char *pass, const char *text);
+    void *dump_user;
+} ep_compile_options;
+
+typedef struct ep_compiled ep_compiled;
+EP_API ep_status ep_compile(ep_context *ctx, ep_fn fn, void *user, int input_count, int output_count,
+                            const ep_compile_options *options, ep_compiled **out);
+EP_API void ep_compiled_destroy(ep_compiled *c);
+EP_API ep_status ep_compiled_call(ep_compiled *c, const ep_tensor *const *inputs, ep_tensor **outputs);
+/* Waits until background compiles are done. */
+EP_API ep_status ep_compiled_wait(ep_compiled *c);
+
+typedef struct ep_compile_stats {
+    int64_t calls, entries, recompiles, eager_calls; /* eager_calls: answered by eager while an entry compiled */
+    int64_t kernels_generated, kernels_from_disk, build_failures;
+    double cold_us;   /* first call to the moment its entry was ready */
+    double waited_us; /* time calls spent waiting for a compiler */
+} ep_compile_stats;
+EP_API void ep_compiled_stats(const ep_compiled *c, ep_compile_stats *out);
+
+/* Why the entries are what they are: guards, failed guards by name, fusion decisions with reasons, kept-eager reasons.
+ * One sentence a line; owned by `c`, valid until the next call on it. */
+EP_API const char *ep_compiled_report(ep_compiled *c);
+/* Generated sources, by index; NULL past the end. Valid until the next call on `c`. */
+EP_API const char *ep_compiled_source(ep_compiled *c, size_t index, const char **name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,17 @@
+/* epilogue.h: all of the public API. */
+#ifndef EPILOGUE_EPILOGUE_H
+#define EPILOGUE_EPILOGUE_H
+
+#include "analyze.h"
+#include "block.h"
+#include "compile.h"
+#include "context.h"
+#include "guess.h"
+#include "machine.h"
+#include "ops.h"
+#include "profile.h"
+#include "status.h"
+#include "tensor.h"
+#include "trace.h"
+
+#endif

@@ -1,0 +1,50 @@
+/* guess.h: parse a guess, predict one, check it against traces. docs/guess.md has the language. */
+#ifndef EPILOGUE_GUESS_H
+#define EPILOGUE_GUESS_H
+
+#include "trace.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ep_guess ep_guess;
+EP_API ep_status ep_guess_parse(const char *text, size_t size, ep_error *err,
+                                ep_guess **out); /* line and column in err */
+EP_API ep_status ep_guess_read(const char *path, ep_error *err, ep_guess **out);
+EP_API void ep_guess_destroy(ep_guess *guess);
+EP_API size_t ep_guess_count(const ep_guess *guess);     /* claims */
+EP_API const char *ep_guess_text(const ep_guess *guess); /* canonical text; parses back to the same claims */
+
+/* A guess file that the trace itself satisfies, to be edited. */
+EP_API ep_status ep_guess_from_trace(const ep_trace *trace, ep_error *err, ep_guess **out);
+
+typedef enum ep_verdict_kind { EP_VERDICT_CONFIRMED, EP_VERDICT_BROKEN, EP_VERDICT_UNKNOWN } ep_verdict_kind;
+typedef struct ep_verdict {
+    ep_verdict_kind kind;
+    int line;
+    const char *claim;    /* canonical text of the claim, with its region */
+    const char *expected; /* text */
+    const char *seen;     /* text, or why it is unknown */
+    double surprise;      /* 0 for confirmed; larger is more surprising */
+    const char *event;    /* the event that broke it: name, start, lane; or NULL */
+    int64_t event_index;  /* in the first trace, or -1 */
+} ep_verdict;
+
+typedef struct ep_verdicts ep_verdicts;
+/* `b` is the second trace of `compare` claims, or NULL. */
+EP_API ep_status ep_guess_check(const ep_guess *guess, const ep_trace *a, const ep_trace *b, ep_error *err,
+                                ep_verdicts **out);
+EP_API void ep_verdicts_destroy(ep_verdicts *verdicts);
+EP_API size_t ep_verdicts_count(const ep_verdicts *v); /* biggest surprise first, then in file order */
+EP_API ep_status ep_verdicts_get(const ep_verdicts *v, size_t index, ep_verdict *out);
+EP_API void ep_verdicts_totals(const ep_verdicts *v, size_t *confirmed, size_t *broken, size_t *unknown);
+EP_API const char *ep_verdicts_text(const ep_verdicts *v);
+EP_API const char *ep_verdicts_json(const ep_verdicts *v);                           /* the contract's `check` object */
+EP_API const char *ep_verdicts_junit(const ep_verdicts *v);                          /* JUnit XML */
+EP_API const char *ep_verdicts_github(const ep_verdicts *v, const char *guess_path); /* ::error lines */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

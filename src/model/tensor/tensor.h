@@ -1,0 +1,77 @@
+/* What a tensor is, for those who make ops: shape, strides and an offset over a counted storage. */
+#ifndef EP_MODEL_TENSOR_H
+#define EP_MODEL_TENSOR_H
+
+#include <epilogue/tensor.h>
+#include <stdatomic.h>
+
+#include "base/status.h"
+
+typedef struct ep_storage {
+    atomic_int refs;
+    ep_device device;
+    void *data;
+    size_t bytes;
+    void (*release)(struct ep_storage *s); /* frees data and s itself; called once, by the last reference */
+    void *owner;                           /* of the releaser: an allocator, a deleter's user, ... */
+    void (*deleter)(void *user);           /* of ep_tensor_from_memory */
+} ep_storage;
+
+struct ep_tensor {
+    ep_storage *storage; /* NULL while captured */
+    char *data;          /* storage->data + offset, cached */
+    ep_dtype dtype;
+    int ndim;
+    int64_t sizes[EP_MAX_DIMS], strides[EP_MAX_DIMS]; /* elements */
+    int64_t numel;
+    ep_device device;
+    int32_t value;                        /* graph value while captured, else -1 */
+    void (*recycle)(struct ep_tensor *t); /* takes the handle back into a free list; NULL: free() */
+    void *pool;                           /* of recycle */
+};
+
+static inline void ep_storage_retain(ep_storage *s) {
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+}
+void ep_storage_release(ep_storage *s); /* NULL is fine */
+/* A storage of `bytes` from the default allocator, 64-byte aligned. */
+ep_status ep_storage_create(size_t bytes, ep_error *err, ep_storage **out);
+
+/* A handle without storage, shape filled, contiguous strides, numel computed; fails on overflow. */
+ep_status ep_tensor_shell(ep_dtype dtype, int ndim, const int64_t *sizes, ep_error *err, ep_tensor **out);
+/* A view of t's storage: handle with t's dtype, offset moved by `elements`. The caller fills sizes and strides, then
+ * calls ep_tensor_finish_view, which computes numel. */
+ep_status ep_tensor_begin_view(const ep_tensor *t, ep_error *err, ep_tensor **out);
+
+/* shape.c */
+ep_status ep_shape_numel(int ndim, const int64_t *sizes, ep_error *err, int64_t *out);
+/* NumPy broadcasting of two shapes. */
+ep_status ep_shape_broadcast(int ndim_a, const int64_t *a, int ndim_b, const int64_t *b, ep_error *err, int *ndim,
+                             int64_t *out);
+/* "[2, 3, 8]" */
+const char *ep_shape_text(int ndim, const int64_t *sizes, char *buffer, size_t size);
+
+/* stride.c: all 64-bit. */
+void ep_stride_contiguous(int ndim, const int64_t *sizes, int64_t *strides);
+bool ep_stride_is_contiguous(int ndim, const int64_t *sizes, const int64_t *strides);
+/* Largest element offset, sum((n - 1) * stride); 0 for empty tensors; EP_ERROR_OVERFLOW past INT64_MAX. */
+ep_status ep_stride_max_offset(int ndim, const int64_t *sizes, const int64_t *strides, ep_error *err, int64_t *out);
+/* Strides for `sizes_out` over the same elements, if no copy is needed; else EP_ERROR_STRIDE naming the dim. */
+ep_status ep_stride_reshape(int ndim, const int64_t *sizes, const int64_t *strides, int ndim_out,
+                            const int64_t *sizes_out, ep_error *err, int64_t *strides_out);
+/* Merges dims jointly over `count` operands (strides[k] of operand k, 0 where it broadcasts): dims of size 1 dropped,
+ * neighbours merged where every operand allows; returns the new ndim (0 for one element), dims outermost first. */
+int ep_stride_collapse(int ndim, int64_t *sizes, int count, int64_t strides[][EP_MAX_DIMS]);
+
+/* dtype.c: scalar conversions, round to nearest even. */
+float ep_bf16_to_f32(uint16_t v);
+uint16_t ep_f32_to_bf16(float v); /* NaN stays NaN */
+float ep_f16_to_f32(uint16_t v);
+uint16_t ep_f32_to_f16(float v);
+uint16_t ep_f64_to_bf16(double v); /* one rounding */
+uint16_t ep_f64_to_f16(double v);
+double ep_element_load(ep_dtype dtype, const void *p);
+void ep_element_store(ep_dtype dtype, void *p, double v); /* one rounding */
+bool ep_dtype_is_float(ep_dtype dtype);
+
+#endif

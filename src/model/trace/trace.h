@@ -1,0 +1,121 @@
+/* Columns of events: the meeting point of run and read. One row an event; strings and lanes are numbers into tables.
+ * Times are nanoseconds relative to `base_ns` (so that base_ns + ts is what the file said). */
+#ifndef EP_MODEL_TRACE_H
+#define EP_MODEL_TRACE_H
+
+#include <epilogue/trace.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "base/text.h"
+
+#define EP_NO_INDEX UINT32_MAX
+
+/* One (pid, tid) pair as written; for device events also device and stream. */
+typedef struct ep_lane {
+    uint32_t pid, tid;      /* strings */
+    int64_t device, stream; /* -1: host lane or not given */
+    uint32_t name;          /* thread_name from ph M, or 0 */
+    uint32_t process_name;  /* or 0 */
+    int64_t sort_index;
+} ep_lane;
+
+typedef struct ep_trace_device {
+    int64_t id;
+    uint32_t name; /* "NVIDIA H200" */
+    int64_t memory_bytes;
+    int32_t sm_count, major, minor;
+    uint32_t props; /* the deviceProperties object as JSON text, or 0 */
+} ep_trace_device;
+
+typedef struct ep_repair {
+    uint32_t kind; /* string: "control_byte", "invalid_utf8", "bare_number", "backslash", "missing_comma",
+                      "empty_object", "cut_off", "gzip_cut_off", "negative_dur", "bad_nesting", ... */
+    int64_t count, first_offset;
+} ep_repair;
+
+/* Operand shapes of an op and grid of a kernel, interned: equal records share one number. */
+typedef struct ep_event_info {
+    uint32_t input_dims, input_types, input_strides, concrete_inputs; /* strings: JSON text as Kineto writes it, or 0 */
+    uint32_t grid[3], block[3];
+    int32_t registers, shared_bytes;
+    int64_t bytes;                            /* of a copy, or -1 */
+    int64_t flops, bytes_read, bytes_written; /* ours, or -1 */
+    uint32_t detail;                          /* string: guard text, memcpy kind, collective name; or 0 */
+    int64_t graph_id;                         /* or -1 */
+    uint32_t extra;                           /* string: other args worth keeping, JSON object text; or 0 */
+} ep_event_info;
+
+struct ep_trace {
+    size_t count, cap;
+    uint8_t *kind; /* ep_event_kind */
+    char *phase;
+    uint32_t *name;                      /* string */
+    uint32_t *category;                  /* string, as written */
+    uint32_t *lane;                      /* lanes[] */
+    int64_t *ts, *dur;                   /* ns; dur -1: none */
+    uint64_t *correlation, *external_id; /* 0: none; flows keep their id in correlation */
+    uint32_t *info;                      /* infos[]; 0: none */
+    uint32_t *args;                      /* string: the whole args object, if kept; else 0 */
+
+    ep_intern strings;
+    ep_lane *lanes;
+    size_t lane_count, lane_cap;
+    ep_event_info *infos; /* [0] is "nothing known" */
+    size_t info_count, info_cap;
+    ep_trace_device *devices;
+    size_t device_count, device_cap;
+    ep_repair *repairs;
+    size_t repair_count, repair_cap;
+
+    int64_t base_ns;          /* added to ts gives the file's own time */
+    int64_t file_base_ns;     /* baseTimeNanoseconds as written, or 0 */
+    uint32_t file_name;       /* string */
+    uint32_t schema;          /* string: top-level keys other than the events, as a JSON object, or 0 */
+    int64_t rank, world_size; /* distributedInfo, or -1 */
+    bool has_shapes;          /* record_shapes */
+    bool complete;            /* the file ended as it should */
+    bool is_ours;             /* written by Epilogue: kernel times on a CPU lane are device work */
+    int64_t skipped;          /* events that could not be kept */
+    int64_t dropped;          /* ours: events lost to full rings */
+    double own_ns_per_event;  /* ours: the recorder's measured cost, or 0 */
+};
+
+ep_trace *ep_trace_create(void); /* NULL when memory is out */
+/* Appends an empty event (all columns zero, dur -1) and gives its row, or EP_NO_INDEX when memory is out. */
+uint32_t ep_trace_append(ep_trace *t);
+uint32_t ep_trace_string(ep_trace *t, const char *s, size_t n);
+uint32_t ep_trace_lane(ep_trace *t, uint32_t pid, uint32_t tid, int64_t device, int64_t stream);
+uint32_t ep_trace_info(ep_trace *t, const ep_event_info *info);
+static inline const char *ep_trace_text(const ep_trace *t, uint32_t id) {
+    return ep_intern_text(&t->strings, id);
+}
+/* The kind of an event by its category (case ignored) and name; kind rules are in trace.c's table. */
+ep_event_kind ep_event_kind_of(const char *category, const char *name, char phase);
+static inline bool ep_event_is_device_work(uint8_t kind) {
+    return kind == EP_EVENT_KERNEL || kind == EP_EVENT_MEMCPY || kind == EP_EVENT_MEMSET;
+}
+static inline bool ep_event_is_span(const ep_trace *t, size_t i) {
+    return t->phase[i] == 'X' && t->dur[i] >= 0;
+}
+/* Is this runtime call one that launches kernels? (trace-facts: LaunchKernel, GraphLaunch, LaunchCooperativeKernel,
+ * EnqueueKernelLaunch in the name; LaunchHostFunc is none.) */
+bool ep_runtime_is_launch(const char *name);
+
+/* link.c: launch <-> device events, parent <-> child, owner ops. Computed once over a finished trace. */
+typedef struct ep_links {
+    size_t count;         /* events */
+    uint32_t *parent;     /* innermost op or region that encloses the event on its lane, or EP_NO_INDEX */
+    uint32_t *launch;     /* device event -> its runtime call, or EP_NO_INDEX */
+    uint32_t *owner;      /* device event -> owner op; runtime call -> op it runs in; or EP_NO_INDEX */
+    uint32_t *first_work; /* runtime call -> first device event in work_list, or EP_NO_INDEX */
+    uint32_t *work_count; /* runtime call -> how many device events it has */
+    uint32_t *work_list;  /* device events grouped by runtime call, in start order */
+    uint32_t *order;      /* all span events by (lane, ts, longer first, file order) */
+    size_t order_count;
+    int64_t mended_nesting; /* spans that overlapped a sibling without nesting */
+} ep_links;
+ep_status ep_links_create(const ep_trace *t, ep_error *err, ep_links **out);
+void ep_links_destroy(ep_links *l);
+
+#endif

@@ -1,0 +1,121 @@
+/* What a backend fills: one const struct of functions. Tensors in, work done; shapes were checked by the engine, outputs
+ * exist. A function that a backend lacks is NULL (marked optional); the engine then uses the reference backend.
+ * Every function that runs a kernel passes the probe: a LAUNCH span on the host and one kernel record. */
+#ifndef EP_RUN_BACKEND_H
+#define EP_RUN_BACKEND_H
+
+#include <epilogue/context.h>
+#include <epilogue/ops.h>
+
+#include "base/status.h"
+#include "model/op/op.h"
+#include "model/tensor/tensor.h"
+
+typedef struct ep_backend ep_backend;
+
+/* out[b,m,n] = epilogue(alpha * sum_k a[b,m,k] w[b,k,n] + beta * c[m,n]); strides in elements, any value >= 0.
+ * Epilogue: + bias[n], act, + residual[m,n], one rounding to out_dtype. Where act is not NONE and rounding is EAGER the
+ * sum (with bias) is rounded to out_dtype before act, and act's result before the residual. */
+typedef struct ep_gemm {
+    int64_t batch, m, n, k;
+    ep_dtype dtype, out_dtype;
+    const void *a, *b;
+    int64_t a_batch, a_row, a_col, b_batch, b_row, b_col; /* b_row: along k; b_col: along n */
+    void *out;
+    int64_t out_batch, out_row; /* out columns are adjacent */
+    const void *bias;           /* [n], stride bias_stride, dtype; or NULL */
+    int64_t bias_stride;
+    const void *c; /* beta operand, dtype; NULL: none (beta is then 0) */
+    int64_t c_batch, c_row, c_col;
+    const void *residual; /* out_dtype, or NULL */
+    int64_t residual_row;
+    double alpha, beta;
+    ep_act act;
+    ep_rounding rounding;
+} ep_gemm;
+
+/* Packed weights of a tuned block: opaque to the engine. */
+typedef struct ep_packed ep_packed;
+
+typedef struct ep_pack_request {
+    ep_dtype dtype;
+    int64_t k, n;        /* n: columns of one matrix */
+    const void *w0, *w1; /* [n, k] weights: w0 alone (plain) or gate and up */
+    int64_t w0_row, w0_col, w1_row, w1_col;
+} ep_pack_request;
+
+/* out = act(x w0^T + bias0) * (x w1^T + bias1) when the pack holds two matrices, else epilogue(x w0^T + bias0). */
+typedef struct ep_tuned_call {
+    const ep_packed *weights;
+    int64_t m;
+    const void *x;
+    int64_t x_row, x_col;
+    ep_dtype dtype; /* of x, biases, residual and out */
+    const void *bias0, *bias1;
+    int64_t bias0_stride, bias1_stride;
+    const void *residual;
+    int64_t residual_row;
+    void *out;
+    int64_t out_row;
+    ep_act act;
+    ep_rounding rounding;
+} ep_tuned_call;
+
+struct ep_backend {
+    const char *name;
+    ep_device_kind kind;
+    const struct ep_backend_ops *ops;
+    int threads;
+    int index; /* device index */
+    void *state;
+};
+
+typedef struct ep_backend_ops {
+    const char *name;
+    ep_device_kind kind;
+    ep_status (*open)(int index, int threads, ep_error *err, ep_backend *out);
+    void (*close)(ep_backend *b);
+    ep_status (*sync)(ep_backend *b, ep_error *err);
+
+    /* Memory: storages come from the backend's cache; release is stream-ordered on devices. */
+    ep_status (*storage)(ep_backend *b, size_t bytes, ep_error *err, ep_storage **out);
+    void (*memory)(const ep_backend *b, ep_memory_stats *out);
+    ep_status (*to_host)(ep_backend *b, const ep_tensor *x, ep_tensor *host, ep_error *err);        /* optional: CPU */
+    ep_status (*from_host)(ep_backend *b, const ep_tensor *host, ep_tensor *device, ep_error *err); /* optional: CPU */
+
+    /* Inputs are broadcast by strides to out's shape already (stride 0). out may alias an input exactly. */
+    ep_status (*pointwise)(ep_backend *b, ep_op op, int count, const ep_tensor *const *in, ep_tensor *out,
+                           ep_error *err);
+    ep_status (*copy)(ep_backend *b, const ep_tensor *in, ep_tensor *out, ep_error *err); /* strided, casting */
+    ep_status (*gemm)(ep_backend *b, const ep_gemm *g, ep_error *err);
+    /* SUM, MEAN, AMAX over the last attr->dims; SOFTMAX, LAYER_NORM, RMS_NORM over the last dim. */
+    ep_status (*reduce)(ep_backend *b, ep_op op, const ep_attr *attr, const ep_tensor *x, ep_tensor *out,
+                        ep_error *err);
+    ep_status (*norm)(ep_backend *b, ep_op op, const ep_attr *attr, int count, const ep_tensor *const *in,
+                      ep_tensor *out, ep_error *err);
+    ep_status (*gated)(ep_backend *b, ep_act act, ep_rounding rounding, const ep_tensor *gate, const ep_tensor *up,
+                       ep_tensor *out, ep_error *err);
+    ep_status (*gated_backward)(ep_backend *b, ep_act act, ep_rounding rounding, const ep_tensor *dy,
+                                const ep_tensor *gate, const ep_tensor *up, ep_tensor *dgate, ep_tensor *dup,
+                                ep_error *err);
+
+    /* Tuned blocks (optional as a group). */
+    ep_status (*pack)(ep_backend *b, const ep_pack_request *request, ep_error *err, ep_packed **out);
+    void (*pack_free)(ep_backend *b, ep_packed *p);
+    int64_t (*pack_bytes)(const ep_packed *p);
+    ep_status (*tuned)(ep_backend *b, const ep_tuned_call *call, ep_error *err);
+
+    /* Generated code (optional as a group): `image` is what the toolchain made. */
+    ep_status (*module_load)(ep_backend *b, const char *path, const void *image, size_t size, ep_error *err,
+                             void **module);
+    void (*module_free)(ep_backend *b, void *module);
+    ep_status (*module_symbol)(ep_backend *b, void *module, const char *name, ep_error *err, void **function);
+    /* Runs a generated kernel; `args` points to the argument block that codegen's convention defines. */
+    ep_status (*module_launch)(ep_backend *b, void *function, const char *name, void *args, size_t args_size,
+                               const ep_work *work, int64_t items, ep_error *err);
+} ep_backend_ops;
+
+/* backends.c: the list. Name: "ref", "cpu", "cuda". NULL if this build has no such backend. */
+const ep_backend_ops *ep_backend_find(const char *name);
+
+#endif
