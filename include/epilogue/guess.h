@@ -2,6 +2,8 @@
 #ifndef EPILOGUE_GUESS_H
 #define EPILOGUE_GUESS_H
 
+#include "block.h"
+#include "machine.h"
 #include "trace.h"
 
 #ifdef __cplusplus
@@ -18,6 +20,33 @@ EP_API const char *ep_guess_text(const ep_guess *guess); /* canonical text; pars
 
 /* A guess file that the trace itself satisfies, to be edited. */
 EP_API ep_status ep_guess_from_trace(const ep_trace *trace, ep_error *err, ep_guess **out);
+
+/* A block to be predicted before it runs. */
+typedef struct ep_block_request {
+    ep_block_kind kind;
+    ep_act act;
+    ep_mode mode;
+    ep_dtype dtype;
+    ep_device device;
+    int64_t batch, seq, dim, hidden, out; /* x is [batch, seq, dim]; hidden: 0 for LINEAR; out: 0 means dim */
+    bool bias;
+    int threads;
+} ep_block_request;
+
+/* What the op table and the machine say of one step: ops, views, kernels by class, launches, bytes, least time. */
+typedef struct ep_prediction {
+    int64_t ops, views, kernels, launches, gemms, pointwise;
+    ep_work work;           /* of the whole step, each kernel's reads and writes added up */
+    ep_bound bound;         /* of the whole step: each kernel's bound added up */
+    double low_us, high_us; /* the time range that is guessed */
+    double dispatch_us;
+    ep_regime regime;
+} ep_prediction;
+EP_API ep_status ep_predict_block(const ep_block_request *request, const ep_machine *machine, ep_error *err,
+                                  ep_prediction *out);
+/* The same as a guess file for region "step" claims that `epi check` and `epi run` can judge. */
+EP_API ep_status ep_guess_predict(const ep_block_request *request, const ep_machine *machine, ep_error *err,
+                                  ep_guess **out);
 
 typedef enum ep_verdict_kind { EP_VERDICT_CONFIRMED, EP_VERDICT_BROKEN, EP_VERDICT_UNKNOWN } ep_verdict_kind;
 typedef struct ep_verdict {
