@@ -75,7 +75,8 @@ EP_API void *ep_tensor_data(const ep_tensor *t);
 EP_API ep_status ep_tensor_read_f64(const ep_tensor *t, double *out, size_t count, ep_error *err);
 EP_API ep_status ep_tensor_write_f64(ep_tensor *t, const double *in, size_t count, ep_error *err);
 EP_API ep_status ep_tensor_fill(ep_tensor *t, double value, ep_error *err);
-/* Normal(0, scale) values from a counter-based generator: the same seed gives the same values on any machine. */
+/* Normal(0, scale) values (to within the sum of twelve uniforms: none is past 6 * scale) from a counter-based generator:
+ * element i in row-major order depends on the seed and i alone, the same on any machine. */
 EP_API ep_status ep_tensor_fill_random(ep_tensor *t, uint64_t seed, double scale, ep_error *err);
 
 /* Views: no kernel, no byte. They fail with EP_ERROR_STRIDE where a copy would be needed. */
