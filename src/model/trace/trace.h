@@ -50,19 +50,25 @@ struct ep_trace {
     size_t count, cap;
     uint8_t *kind; /* ep_event_kind */
     char *phase;
-    uint32_t *name;                      /* string */
-    uint32_t *category;                  /* string, as written */
-    uint32_t *lane;                      /* lanes[] */
-    int64_t *ts, *dur;                   /* ns; dur -1: none */
-    uint64_t *correlation, *external_id; /* 0: none; flows keep their id in correlation */
-    uint32_t *info;                      /* infos[]; 0: none */
-    uint32_t *args;                      /* string: the whole args object, if kept; else 0 */
+    uint32_t *name;        /* string */
+    uint32_t *category;    /* string, as written */
+    uint32_t *lane;        /* lanes[] */
+    int64_t *ts, *dur;     /* ns; dur -1: none */
+    uint64_t *correlation; /* 0: none; flows keep their id here */
+    uint32_t *info;        /* infos[]; 0: none */
+    /* Wide and seldom asked for: both NULL in a trace that was read without keep_args; read them with
+     * ep_trace_external_id and ep_trace_args. A trace made by ep_trace_create has them. */
+    uint64_t *external_id; /* 0: none */
+    uint32_t *args;        /* string: the whole args object; 0: none */
+    bool lean;             /* without these two */
 
     ep_intern strings;
     ep_lane *lanes;
     size_t lane_count, lane_cap;
     ep_event_info *infos; /* [0] is "nothing known" */
     size_t info_count, info_cap;
+    uint32_t *lane_slots, *info_slots; /* hash tables, row + 1 */
+    size_t lane_slot_count, info_slot_count;
     ep_trace_device *devices;
     size_t device_count, device_cap;
     ep_repair *repairs;
@@ -77,11 +83,25 @@ struct ep_trace {
     bool complete;            /* the file ended as it should */
     bool is_ours;             /* written by Epilogue: kernel times on a CPU lane are device work */
     int64_t skipped;          /* events that could not be kept */
+    int64_t folded;           /* events of the file that have no row of their own and lost nothing: the E of a B/E pair,
+                                 and flows from a call to its kernel, which repeat args.correlation (kept with args) */
     int64_t dropped;          /* ours: events lost to full rings */
     double own_ns_per_event;  /* ours: the recorder's measured cost, or 0 */
 };
 
 ep_trace *ep_trace_create(void); /* NULL when memory is out */
+/* Leaves the columns external_id and args out; before the first append. */
+void ep_trace_make_lean(ep_trace *t);
+static inline uint64_t ep_trace_external_id(const ep_trace *t, size_t i) {
+    return t->external_id ? t->external_id[i] : 0;
+}
+static inline uint32_t ep_trace_args(const ep_trace *t, size_t i) {
+    return t->args ? t->args[i] : 0;
+}
+/* Counts one repair of a kind ("control_byte"); `offset` is kept if it is the first. False when memory is out. */
+bool ep_trace_repair(ep_trace *t, const char *kind, int64_t offset);
+/* Drops the rows whose keep[] is 0, in place and in order. */
+void ep_trace_compact(ep_trace *t, const uint8_t *keep);
 /* Appends an empty event (all columns zero, dur -1) and gives its row, or EP_NO_INDEX when memory is out. */
 uint32_t ep_trace_append(ep_trace *t);
 uint32_t ep_trace_string(ep_trace *t, const char *s, size_t n);

@@ -1,0 +1,292 @@
+/* Byte streams in and out, plain or gzip through zlib. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "file.h"
+
+enum { INPUT_SIZE = 1 << 17, OUTPUT_SIZE = 1 << 16, PART_SIZE = 48 };
+
+struct ep_stream_in {
+    int fd; /* -1: memory */
+    const unsigned char *memory;
+    size_t memory_size, memory_at;
+    ep_stream_state state;
+    bool started, ended; /* the first bytes were looked at; no more bytes will come */
+    z_stream z;
+    bool z_open, in_member; /* in_member: a gzip member was begun and not ended */
+    bool any_member;
+    size_t have; /* bytes in `input`: next_in for gzip, given on as they are for plain */
+    size_t at;
+    unsigned char input[INPUT_SIZE];
+};
+
+static ep_status io_fail(ep_error *err, const char *what, const char *path) {
+    return ep_fail(err, errno == ENOENT ? EP_ERROR_NOT_FOUND : EP_ERROR_IO, "cannot %s %s: %s", what, path,
+                   strerror(errno));
+}
+
+ep_status ep_stream_open(const char *path, ep_error *err, ep_stream_in **out) {
+    struct stat st = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return io_fail(err, "open", path);
+    if (fstat(fd, &st) != 0 || S_ISDIR(st.st_mode)) {
+        if (S_ISDIR(st.st_mode)) errno = EISDIR;
+        ep_status status = io_fail(err, "read", path);
+        close(fd);
+        return status;
+    }
+    ep_stream_in *in = calloc(1, sizeof *in);
+    if (!in) {
+        close(fd);
+        return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory to read %s", path);
+    }
+    in->fd = fd;
+    in->state.file_size = S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1;
+    *out = in;
+    return EP_OK;
+}
+
+ep_status ep_stream_memory(const void *data, size_t size, ep_error *err, ep_stream_in **out) {
+    ep_stream_in *in = calloc(1, sizeof *in);
+    if (!in) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for a stream over %zu bytes", size);
+    in->fd = -1;
+    in->memory = data;
+    in->memory_size = size;
+    in->state.file_size = (int64_t)size;
+    *out = in;
+    return EP_OK;
+}
+
+/* Bytes as the file has them. */
+static ep_status raw_read(ep_stream_in *in, void *data, size_t size, ep_error *err, size_t *got) {
+    if (in->fd < 0) {
+        size_t left = in->memory_size - in->memory_at;
+        *got = size < left ? size : left;
+        if (*got) memcpy(data, in->memory + in->memory_at, *got);
+        in->memory_at += *got;
+        return EP_OK;
+    }
+    ssize_t n;
+    do n = read(in->fd, data, size);
+    while (n < 0 && errno == EINTR);
+    if (n < 0) return ep_fail(err, EP_ERROR_IO, "reading failed: %s", strerror(errno));
+    *got = (size_t)n;
+    return EP_OK;
+}
+
+/* Fills `input` when it is used up; in->have is 0 at the end of the file. */
+static ep_status refill(ep_stream_in *in, ep_error *err) {
+    if (in->at < in->have) return EP_OK;
+    in->at = 0;
+    return raw_read(in, in->input, sizeof in->input, err, &in->have);
+}
+
+static ep_status start(ep_stream_in *in, ep_error *err) {
+    in->started = true;
+    while (in->have < 2) {
+        size_t got;
+        EP_TRY(raw_read(in, in->input + in->have, sizeof in->input - in->have, err, &got));
+        if (got == 0) break;
+        in->have += got;
+    }
+    in->state.gzip = in->have >= 2 && in->input[0] == 0x1f && in->input[1] == 0x8b;
+    if (!in->state.gzip) return EP_OK;
+    if (inflateInit2(&in->z, 15 + 16) != Z_OK) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for zlib");
+    in->z_open = in->in_member = true;
+    return EP_OK;
+}
+
+/* Between members: is there another one? Padding and what is no gzip is left out. */
+static bool next_member(ep_stream_in *in) {
+    if (in->input[in->at] != 0x1f) {
+        in->state.trailing = in->input[in->at] != 0;
+        return false;
+    }
+    in->in_member = true;
+    return inflateReset(&in->z) == Z_OK;
+}
+
+static ep_status gzip_read(ep_stream_in *in, void *data, size_t size, ep_error *err, size_t *got) {
+    in->z.next_out = data;
+    in->z.avail_out = (uInt)(size < 1u << 30 ? size : 1u << 30);
+    size_t room = in->z.avail_out;
+    while (in->z.avail_out && !in->ended) {
+        EP_TRY(refill(in, err));
+        if (in->have == 0) {
+            in->state.cut = in->in_member;
+            in->ended = true;
+            break;
+        }
+        if (!in->in_member && !next_member(in)) {
+            in->ended = true;
+            break;
+        }
+        in->z.next_in = in->input + in->at;
+        in->z.avail_in = (uInt)(in->have - in->at);
+        int code = inflate(&in->z, Z_NO_FLUSH);
+        in->state.consumed += (int64_t)(in->have - in->at - in->z.avail_in);
+        in->at = in->have - in->z.avail_in;
+        if (code == Z_STREAM_END) {
+            in->in_member = false;
+            in->any_member = true;
+        } else if (code != Z_OK && code != Z_BUF_ERROR) {
+            in->state.damaged = !in->any_member || code != Z_DATA_ERROR || in->z.total_out > 0;
+            in->state.trailing = !in->state.damaged;
+            in->ended = true;
+        }
+    }
+    *got = room - in->z.avail_out;
+    return EP_OK;
+}
+
+ep_status ep_stream_read(ep_stream_in *in, void *data, size_t size, ep_error *err, size_t *got) {
+    if (!in->started) EP_TRY(start(in, err));
+    if (in->state.gzip) return gzip_read(in, data, size, err, got);
+    if (in->at < in->have) {
+        size_t left = in->have - in->at;
+        *got = size < left ? size : left;
+        memcpy(data, in->input + in->at, *got);
+        in->at += *got;
+    } else {
+        EP_TRY(raw_read(in, data, size, err, got));
+    }
+    in->state.consumed += (int64_t)*got;
+    return EP_OK;
+}
+
+ep_status ep_stream_rewind(ep_stream_in *in, ep_error *err) {
+    if (in->fd >= 0 && lseek(in->fd, 0, SEEK_SET) != 0)
+        return ep_fail(err, EP_ERROR_IO, "this input cannot be read a second time: %s", strerror(errno));
+    if (in->z_open) inflateEnd(&in->z);
+    memset(&in->z, 0, sizeof in->z);
+    in->z_open = in->in_member = in->any_member = in->started = in->ended = false;
+    in->have = in->at = in->memory_at = 0;
+    in->state = (ep_stream_state){.file_size = in->state.file_size};
+    return EP_OK;
+}
+
+ep_stream_state ep_stream_get_state(const ep_stream_in *in) {
+    return in->state;
+}
+
+void ep_stream_close(ep_stream_in *in) {
+    if (!in) return;
+    if (in->z_open) inflateEnd(&in->z);
+    if (in->fd >= 0) close(in->fd);
+    free(in);
+}
+
+struct ep_stream_out {
+    int fd;
+    char *path, *beside; /* the target and the file written until the commit */
+    bool gzip;
+    z_stream z;
+    unsigned char output[OUTPUT_SIZE];
+};
+
+static void free_out(ep_stream_out *o) {
+    if (o->gzip) deflateEnd(&o->z);
+    if (o->fd >= 0) close(o->fd);
+    free(o->path);
+    free(o->beside);
+    free(o);
+}
+
+/* A plain file is replaced by a rename; anything else there (a pipe, /dev/stdout) is written to directly. */
+static bool open_target(ep_stream_out *o) {
+    struct stat st;
+    if (stat(o->path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        free(o->beside);
+        o->beside = NULL;
+        o->fd = open(o->path, O_WRONLY | O_CLOEXEC);
+        return o->fd >= 0;
+    }
+    size_t n = strlen(o->path);
+    for (unsigned attempt = 0; attempt < 100; attempt++) {
+        snprintf(o->beside, n + PART_SIZE, "%s.part-%ld-%u", o->path, (long)getpid(), attempt);
+        o->fd = open(o->beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (o->fd >= 0 || errno != EEXIST) break;
+    }
+    return o->fd >= 0;
+}
+
+ep_status ep_stream_create(const char *path, bool gzip, ep_error *err, ep_stream_out **out) {
+    size_t n = strlen(path);
+    ep_stream_out *o = calloc(1, sizeof *o);
+    if (!o) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory to write %s", path);
+    o->fd = -1;
+    o->path = malloc(n + 1);
+    o->beside = malloc(n + PART_SIZE);
+    if (!o->path || !o->beside ||
+        (gzip && deflateInit2(&o->z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)) {
+        free_out(o);
+        return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory to write %s", path);
+    }
+    o->gzip = gzip;
+    memcpy(o->path, path, n + 1);
+    if (!open_target(o)) {
+        ep_status status = io_fail(err, "write", path);
+        free_out(o);
+        return status;
+    }
+    *out = o;
+    return EP_OK;
+}
+
+static ep_status raw_write(ep_stream_out *o, const unsigned char *data, size_t size, ep_error *err) {
+    while (size) {
+        ssize_t n = write(o->fd, data, size);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return io_fail(err, "write", o->path);
+        data += n;
+        size -= (size_t)n;
+    }
+    return EP_OK;
+}
+
+static ep_status deflate_some(ep_stream_out *o, const void *data, size_t size, int flush, ep_error *err) {
+    o->z.next_in = (Bytef *)(uintptr_t)data;
+    o->z.avail_in = (uInt)size;
+    do {
+        o->z.next_out = o->output;
+        o->z.avail_out = sizeof o->output;
+        deflate(&o->z, flush);
+        EP_TRY(raw_write(o, o->output, sizeof o->output - o->z.avail_out, err));
+    } while (o->z.avail_out == 0);
+    return EP_OK;
+}
+
+ep_status ep_stream_write(ep_stream_out *o, const void *data, size_t size, ep_error *err) {
+    if (!o->gzip) return raw_write(o, data, size, err);
+    const unsigned char *p = data;
+    while (size) {
+        size_t n = size < 1u << 30 ? size : 1u << 30;
+        EP_TRY(deflate_some(o, p, n, Z_NO_FLUSH, err));
+        p += n;
+        size -= n;
+    }
+    return EP_OK;
+}
+
+ep_status ep_stream_commit(ep_stream_out *o, ep_error *err) {
+    ep_status status = o->gzip ? deflate_some(o, NULL, 0, Z_FINISH, err) : EP_OK;
+    int fd = o->fd;
+    o->fd = -1;
+    if (close(fd) != 0 && status == EP_OK) status = io_fail(err, "write", o->path);
+    if (status == EP_OK && o->beside && rename(o->beside, o->path) != 0) status = io_fail(err, "replace", o->path);
+    if (status != EP_OK && o->beside) unlink(o->beside);
+    free_out(o);
+    return status;
+}
+
+void ep_stream_abandon(ep_stream_out *o) {
+    if (!o) return;
+    if (o->beside) unlink(o->beside);
+    free_out(o);
+}
