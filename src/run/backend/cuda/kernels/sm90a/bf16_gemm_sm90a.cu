@@ -1,0 +1,34 @@
+/* Entry points of the sm_90a GEMM family: gated (gate and up in one product, activation and product in registers) and
+ * plain with epilogue, for bf16 and f16. Names say dtype, op, tile, cluster, rounding. */
+#include "gemm_sm90a.cuh"
+
+#define EP_GEMM(name, TYPE, BN, STAGES, CLUSTER, GATED, ACT, EAGER)                                                    \
+    extern "C" __global__ void __launch_bounds__(384, 1) name(                                                         \
+        const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w0,                                 \
+        const __grid_constant__ CUtensorMap w1, const __grid_constant__ CUtensorMap y, const ep::gemm_args args) {     \
+        ep::gemm_body<ep::TYPE, BN, STAGES, CLUSTER, GATED, ep::ACT, EAGER>(&x, &w0, &w1, &y, args);                   \
+    }
+
+#define EP_GATED_ROUNDINGS(dtype, TYPE, act, ACT)                                                                      \
+    EP_GEMM(ep_##dtype##_##act##_sm90a_t128x128c2_eager, TYPE, 256, 4, 2, true, ACT, true)                             \
+    EP_GEMM(ep_##dtype##_##act##_sm90a_t128x128c2_fewest, TYPE, 256, 4, 2, true, ACT, false)                           \
+    EP_GEMM(ep_##dtype##_##act##_sm90a_t128x64c1_eager, TYPE, 128, 6, 1, true, ACT, true)                              \
+    EP_GEMM(ep_##dtype##_##act##_sm90a_t128x64c1_fewest, TYPE, 128, 6, 1, true, ACT, false)
+
+#define EP_GATED(dtype, TYPE)                                                                                          \
+    EP_GATED_ROUNDINGS(dtype, TYPE, geglu, ACT_GELU_TANH)                                                              \
+    EP_GATED_ROUNDINGS(dtype, TYPE, geglu_erf, ACT_GELU_ERF)                                                           \
+    EP_GATED_ROUNDINGS(dtype, TYPE, swiglu, ACT_SILU)                                                                  \
+    EP_GATED_ROUNDINGS(dtype, TYPE, reglu, ACT_RELU)
+
+#define EP_PLAIN(dtype, TYPE)                                                                                          \
+    EP_GEMM(ep_##dtype##_gemm_sm90a_t128x256c2, TYPE, 256, 3, 2, false, ACT_NONE, true)                                \
+    EP_GEMM(ep_##dtype##_gemm_sm90a_t128x192c2, TYPE, 192, 4, 2, false, ACT_NONE, true)                                \
+    EP_GEMM(ep_##dtype##_gemm_sm90a_t128x128c1, TYPE, 128, 5, 1, false, ACT_NONE, true)
+
+EP_GATED(bf16, bf16_type)
+EP_PLAIN(bf16, bf16_type)
+#ifdef EP_F16
+EP_GATED(f16, f16_type)
+EP_PLAIN(f16, f16_type)
+#endif
