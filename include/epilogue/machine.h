@@ -21,6 +21,7 @@ typedef struct ep_machine {
     double gflops[EP_DTYPE_COUNT][2]; /* matrix peak by dtype */
     double vector_gflops[2];          /* f32 fused multiply-adds outside matrix units */
     double read_gbs[2], copy_gbs[2];  /* copy: bytes read plus written */
+    double cache_gbs[2][2];           /* reading from L2 and from L3: [level][threads] */
     double dispatch_ns;               /* host cost of one op with a trivial kernel */
     double launch_us;                 /* device: host cost of one launch (0 on the CPU) */
     double graph_launch_us;
