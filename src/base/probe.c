@@ -2,6 +2,7 @@
 #include "probe.h"
 
 _Atomic(const ep_probe *) ep_probe_active;
+_Atomic(ep_probe_flush_fn) ep_probe_flush;
 
 static atomic_uint_fast64_t correlation;
 

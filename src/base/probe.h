@@ -62,6 +62,9 @@ extern _Atomic(const ep_probe *) ep_probe_active;
 static inline const ep_probe *ep_probe_get(void) {
     return atomic_load_explicit(&ep_probe_active, memory_order_acquire);
 }
+/* A device recorder's flush, called before a recording stops; NULL where no device records on its own. */
+typedef void (*ep_probe_flush_fn)(void);
+extern _Atomic(ep_probe_flush_fn) ep_probe_flush;
 /* A fresh correlation number, never 0. */
 uint64_t ep_probe_correlation(void);
 
