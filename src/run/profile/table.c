@@ -160,9 +160,8 @@ static void op_rows(const table *x, ep_text *o, int name) {
 }
 
 static void kernel_rows(const table *x, ep_text *o, int name) {
-    char bytes[16], rate[16] = "-";
-    ep_text_printf(o, "\n%-*s %6s %10s %10s %7s %8s %10s\n", name, "kernel", "calls", "device", "each", "share",
-                   "bytes", "flop/s");
+    char rate[16];
+    ep_text_printf(o, "\n%-*s %5s %9s %8s %6s %7s\n", name, "kernel", "calls", "device", "each", "share", "flop/s");
     for (size_t i = 0; i < x->count; i++) {
         const row *r = &x->rows[i];
         if (!r->kernel) continue;
@@ -170,8 +169,8 @@ static void kernel_rows(const table *x, ep_text *o, int name) {
         double share = x->device_ns ? 100.0 * (double)r->device_ns / (double)x->device_ns : 0;
         strcpy(rate, "-");
         if (r->flops && r->device_ns) amount(rate, (double)r->flops / (double)r->device_ns * 1e9);
-        ep_text_printf(o, " %6" PRId64 " %10.1f %10.1f %6.1f%% %8s %10s\n", r->calls, us(r->device_ns),
-                       us(r->device_ns / (r->calls ? r->calls : 1)), share, amount(bytes, (double)r->bytes), rate);
+        ep_text_printf(o, " %5" PRId64 " %9.1f %8.1f %5.1f%% %7s\n", r->calls, us(r->device_ns),
+                       us(r->device_ns / (r->calls ? r->calls : 1)), share, rate);
     }
 }
 
@@ -207,10 +206,10 @@ ep_status ep_profile_table(const ep_trace *trace, ep_table_sort sort, int width,
     EP_TRY(ep_links_create(trace, err, &links));
     table x = {.t = trace, .links = links};
     ep_text o = {0};
-    int name = (width < 76 ? 80 : width) - 58;
+    int columns = width < 76 ? 80 : width;
     if (fill(&x, sort)) {
-        op_rows(&x, &o, name);
-        kernel_rows(&x, &o, name);
+        op_rows(&x, &o, columns - 58);
+        kernel_rows(&x, &o, columns - 40);
         foot(&x, &o);
     } else {
         o.failed = true;
