@@ -1,0 +1,136 @@
+/* Escapes, UTF-8 and the damage that strings of real traces have. */
+#include "json_string.h"
+
+#include <string.h>
+
+#include "json_scan.h"
+#include "json_write.h"
+
+/* Does what follows the quote look as if the string ended with it? */
+static bool looks_like_end(char next) {
+    return next == ',' || next == '}' || next == ']' || next == ':';
+}
+
+bool ep_string_find_end(ep_string_scan *scan, const char *s, size_t n) {
+    const char *end = s + n, *p = s + scan->seen;
+    for (;;) {
+        p = ep_json_scan(p, end);
+        scan->seen = (size_t)(p - s);
+        if (p == end) return false;
+        if (*p == '"') {
+            scan->length = (size_t)(p - s);
+            return true;
+        }
+        scan->special = true;
+        if (*p == '\\') {
+            if (end - p < 2) return false;
+            /* A Windows path may end in a backslash. That its quote is no escape shows when the string runs on into
+             * the next line, so remember the first place where it could have ended. */
+            if (scan->tolerant && p[1] == '"' && !scan->fallback) {
+                const char *next = ep_json_skip_space(p + 2, end);
+                if (next == end) return false;
+                if (looks_like_end(*next)) scan->fallback = (size_t)(p - s) + 1;
+            }
+            p += 2;
+            continue;
+        }
+        if ((unsigned char)*p < 0x20) {
+            scan->control = true;
+            if (*p == '\n' && scan->fallback) {
+                scan->length = scan->fallback;
+                return true;
+            }
+        }
+        p++;
+    }
+}
+
+static int hex4(const char *s) {
+    int v = 0;
+    for (int i = 0; i < 4; i++) {
+        char c = s[i];
+        int digit = c >= '0' && c <= '9'                     ? c - '0'
+                    : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
+                                                             : -1;
+        if (digit < 0) return -1;
+        v = v * 16 + digit;
+    }
+    return v;
+}
+
+static void add_utf8(ep_text *out, unsigned c) {
+    if (c == 0 || (c >= 0xd800 && c < 0xe000)) c = 0xfffd; /* names are C strings; half a pair is no character */
+    if (c < 0x80) {
+        ep_text_char(out, (char)c);
+        return;
+    }
+    char b[4];
+    size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    for (size_t i = n - 1; i > 0; i--, c >>= 6) b[i] = (char)(0x80 | (c & 0x3f));
+    b[0] = (char)(lead[n] | c);
+    ep_text_addn(out, b, n);
+}
+
+/* The escape at s (a backslash); returns its length, or 0 if it is none. */
+static size_t decode_escape(const char *s, size_t n, ep_text *out) {
+    static const char names[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
+    if (n < 2) return 0;
+    if (s[1] == 'u') {
+        int c = n >= 6 ? hex4(s + 2) : -1;
+        if (c < 0) return 0;
+        if (c >= 0xd800 && c < 0xdc00 && n >= 12 && s[6] == '\\' && s[7] == 'u') {
+            int low = hex4(s + 8);
+            if (low >= 0xdc00 && low < 0xe000) {
+                add_utf8(out, 0x10000u + ((unsigned)(c - 0xd800) << 10) + (unsigned)(low - 0xdc00));
+                return 12;
+            }
+        }
+        add_utf8(out, (unsigned)c);
+        return 6;
+    }
+    for (const char *p = names; *p; p += 2) {
+        if (*p != s[1]) continue;
+        ep_text_char(out, p[1]);
+        return 2;
+    }
+    return 0;
+}
+
+bool ep_string_decode_into(ep_string_decode *d, const char *s, size_t n, ep_text *out) {
+    const char *p = s, *end = s + n;
+    while (p < end) {
+        const char *from = p;
+        p = ep_json_scan(p, end);
+        ep_text_addn(out, from, (size_t)(p - from));
+        if (p == end) break;
+        const char *kind;
+        size_t used;
+        if (*p == '\\') {
+            used = decode_escape(p, (size_t)(end - p), out);
+            kind = "backslash";
+        } else if ((unsigned char)*p >= 0x80) {
+            used = ep_utf8_length(p, (size_t)(end - p));
+            ep_text_addn(out, p, used);
+            kind = "invalid_utf8";
+        } else {
+            used = *p == '"'; /* only where the fallback end of a scan was taken */
+            if (used) ep_text_char(out, '"');
+            kind = "control_byte";
+        }
+        if (!used) {
+            if (!d->tolerant) {
+                d->bad_offset = d->offset + (p - s);
+                return false;
+            }
+            if (d->mend) d->mend(d->user, kind, d->offset + (p - s));
+            if ((unsigned char)*p >= 0x80 || *p == 0)
+                add_utf8(out, 0xfffd);
+            else
+                ep_text_char(out, *p);
+            used = 1;
+        }
+        p += used;
+    }
+    return true;
+}

@@ -1,0 +1,32 @@
+/* The strings of the JSON reader: where one ends, and what it says. */
+#ifndef EP_BASE_JSON_STRING_H
+#define EP_BASE_JSON_STRING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "text.h"
+
+/* Looks for the closing quote; can be called again with more bytes. */
+typedef struct ep_string_scan {
+    bool tolerant;
+    size_t seen;     /* bytes known to be inside */
+    size_t length;   /* of the string's inside, once found */
+    bool special;    /* it holds an escape, a control byte or non-ASCII */
+    bool control;    /* a raw control byte was seen */
+    size_t fallback; /* an escaped quote that looks like the real end: "C:\dir\", */
+} ep_string_scan;
+/* `s` is the byte behind the opening quote, the same text in every call. True once the end is found. */
+bool ep_string_find_end(ep_string_scan *scan, const char *s, size_t n);
+
+typedef struct ep_string_decode {
+    bool tolerant;
+    void (*mend)(void *user, const char *kind, int64_t offset);
+    void *user;
+    int64_t offset;     /* of the string's inside */
+    int64_t bad_offset; /* out: what could not be read (not tolerant) */
+} ep_string_decode;
+bool ep_string_decode_into(ep_string_decode *d, const char *s, size_t n, ep_text *out);
+
+#endif
