@@ -14,8 +14,8 @@
 typedef struct ep_backend ep_backend;
 
 /* out[b,m,n] = epilogue(alpha * sum_k a[b,m,k] w[b,k,n] + beta * c[m,n]); strides in elements, any value >= 0.
- * Epilogue: + bias[n], act, + residual[m,n], one rounding to out_dtype. Where act is not NONE and rounding is EAGER the
- * sum (with bias) is rounded to out_dtype before act, and act's result before the residual. */
+ * Epilogue: + bias[n], act, + residual[m,n], one rounding to out_dtype. Where rounding is EAGER, what eager would have
+ * stored is rounded to out_dtype as well: the sum (with bias) before act, and what the residual is added to. */
 typedef struct ep_gemm {
     int64_t batch, m, n, k;
     ep_dtype dtype, out_dtype;
