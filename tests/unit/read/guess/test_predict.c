@@ -1,0 +1,125 @@
+/* What is guessed of a block before it runs, counted by hand. */
+#include <epilogue/guess.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const ep_machine machine = {.name = "test",
+                                   .measured = true,
+                                   .gflops = {{100, 200}, {400, 800}, {100, 200}},
+                                   .read_gbs = {20, 40},
+                                   .copy_gbs = {20, 40},
+                                   .dispatch_ns = 60,
+                                   .fork_join_us = 3,
+                                   .cores = 2};
+
+static ep_block_request article(ep_block_kind kind, ep_mode mode) {
+    return (ep_block_request){.kind = kind,
+                              .act = EP_ACT_GELU_TANH,
+                              .mode = mode,
+                              .dtype = EP_DTYPE_BF16,
+                              .batch = 64,
+                              .seq = 128,
+                              .dim = 768,
+                              .hidden = kind == EP_BLOCK_LINEAR ? 0 : 3072,
+                              .threads = 2};
+}
+
+static ep_prediction predict(ep_block_request q) {
+    ep_prediction p;
+    ep_error err = {0};
+    if (ep_predict_block(&q, &machine, &err, &p) != EP_OK) fail_msg("%s", err.message);
+    return p;
+}
+
+static void counts(ep_block_kind kind, ep_mode mode, int64_t kernels, int64_t gemms, int64_t pointwise, int64_t ops,
+                   int64_t views) {
+    ep_prediction p = predict(article(kind, mode));
+    assert_int_equal(p.kernels, kernels);
+    assert_int_equal(p.gemms, gemms);
+    assert_int_equal(p.pointwise, pointwise);
+    assert_int_equal(p.launches, kernels);
+    assert_int_equal(p.ops, ops);
+    assert_int_equal(p.views, views);
+}
+
+static void test_counts(void **state) {
+    (void)state;
+    counts(EP_BLOCK_GATED, EP_MODE_EAGER, 5, 3, 2, 11, 3);
+    counts(EP_BLOCK_GATED, EP_MODE_COMPILED, 4, 3, 1, 0, 0);
+    counts(EP_BLOCK_GATED, EP_MODE_TUNED, 2, 2, 0, 0, 0);
+    counts(EP_BLOCK_MLP, EP_MODE_EAGER, 3, 2, 1, 7, 2);
+    counts(EP_BLOCK_MLP, EP_MODE_TUNED, 2, 2, 0, 0, 0);
+    counts(EP_BLOCK_LINEAR, EP_MODE_EAGER, 1, 1, 0, 3, 1);
+}
+
+static void test_work(void **state) {
+    (void)state;
+    const int64_t x = 8192 * 768 * 2, h = 8192LL * 3072 * 2, w = 768 * 3072 * 2;
+    ep_prediction eager = predict(article(EP_BLOCK_GATED, EP_MODE_EAGER));
+    ep_prediction tuned = predict(article(EP_BLOCK_GATED, EP_MODE_TUNED));
+    assert_int_equal(eager.work.bytes_read, 2 * (x + w) + h + 2 * h + h + w);
+    assert_int_equal(eager.work.bytes_written, 2 * h + h + h + x);
+    assert_int_equal(eager.work.flops, 3 * 2LL * 8192 * 768 * 3072 + (22 + 1) * 8192LL * 3072);
+    assert_int_equal(tuned.work.flops, eager.work.flops);
+    assert_int_equal(tuned.work.bytes_read, x + 2 * w + h + w);
+    assert_int_equal(tuned.work.bytes_written, h + x);
+}
+
+static void test_times(void **state) {
+    (void)state;
+    ep_prediction p = predict(article(EP_BLOCK_GATED, EP_MODE_EAGER));
+    assert_true(p.bound.us > 0 && p.low_us >= p.bound.us && p.high_us > p.low_us);
+    assert_int_equal(p.regime, EP_REGIME_COMPUTE);
+    ep_block_request one = article(EP_BLOCK_GATED, EP_MODE_EAGER);
+    one.batch = one.seq = 1;
+    assert_int_equal(predict(one).regime, EP_REGIME_MEMORY);
+    one.dim = one.hidden = 8;
+    assert_int_equal(predict(one).regime, EP_REGIME_OVERHEAD);
+    ep_machine blank = {.name = "nothing known"};
+    ep_prediction unknown;
+    assert_int_equal(ep_predict_block(&one, &blank, NULL, &unknown), EP_OK);
+    assert_true(isnan(unknown.bound.us));
+    assert_int_equal(unknown.regime, EP_REGIME_UNKNOWN);
+}
+
+static void test_edges(void **state) {
+    (void)state;
+    ep_error err = {0};
+    ep_prediction p;
+    ep_block_request q = article(EP_BLOCK_GATED, EP_MODE_EAGER);
+    q.batch = 0;
+    p = predict(q);
+    assert_int_equal(p.kernels, 0);
+    assert_int_equal(p.ops, 11);
+    q.batch = -1;
+    assert_int_equal(ep_predict_block(&q, &machine, &err, &p), EP_ERROR_SHAPE);
+    q.batch = q.seq = q.dim = q.hidden = INT32_MAX;
+    assert_int_equal(ep_predict_block(&q, &machine, &err, &p), EP_ERROR_OVERFLOW);
+}
+
+static void test_text(void **state) {
+    (void)state;
+    ep_guess *g = NULL;
+    ep_error err = {0};
+    ep_block_request q = article(EP_BLOCK_GATED, EP_MODE_TUNED);
+    assert_int_equal(ep_guess_predict(&q, &machine, &err, &g), EP_OK);
+    assert_non_null(strstr(ep_guess_text(g), "region step\n  kernels = 2\n"));
+    assert_non_null(strstr(ep_guess_text(g), "fused gelu mul"));
+    assert_non_null(strstr(ep_guess_text(g), "bound = compute"));
+    ep_guess_destroy(g);
+    q.mode = EP_MODE_EAGER;
+    assert_int_equal(ep_guess_predict(&q, &machine, &err, &g), EP_OK);
+    assert_non_null(strstr(ep_guess_text(g), "op t launches = 0"));
+    assert_non_null(strstr(ep_guess_text(g), "median time in "));
+    ep_guess_destroy(g);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts), cmocka_unit_test(test_work),
+                                       cmocka_unit_test(test_times), cmocka_unit_test(test_edges),
+                                       cmocka_unit_test(test_text)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
