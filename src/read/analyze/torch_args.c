@@ -7,6 +7,8 @@
 
 #include "torch_work.h"
 
+static const int64_t MOST_ELEMENTS = (int64_t)1 << 48; /* sums of a few operands' bytes stay in 64 bits */
+
 static const struct {
     const char *torch, *name;
     int bytes;
@@ -54,7 +56,7 @@ static void set_type(const char *text, size_t n, ep_operand *o) {
 static bool add_size(ep_operand *o, int64_t size) {
     if (o->ndim >= EP_TORCH_DIMS || size < 0) return false;
     o->sizes[o->ndim++] = size;
-    return !__builtin_mul_overflow(o->numel, size, &o->numel);
+    return !__builtin_mul_overflow(o->numel, size, &o->numel) && o->numel <= MOST_ELEMENTS;
 }
 
 /* One shape, or a list of shapes (its numel is their sum). Returns behind it, or NULL if the text is something else. */
@@ -67,7 +69,7 @@ static const char *read_shape(const char *p, ep_operand *o) {
             ep_operand item = {0};
             p = read_shape(p, &item);
             o->list = true;
-            if (!p || __builtin_add_overflow(sum, item.numel, &sum)) return NULL;
+            if (!p || __builtin_add_overflow(sum, item.numel, &sum) || sum > MOST_ELEMENTS) return NULL;
         } else if (isdigit((unsigned char)*p) || *p == '-') {
             if (!add_size(o, strtoll(p, &end, 10))) return NULL;
             p = end;

@@ -21,13 +21,21 @@ static void unknown(ep_op_work *w, const char *reason) {
     w->reason = reason;
 }
 
+/* Exact while it fits; damaged shapes may claim more work than a number holds. */
+static int64_t product(int64_t a, int64_t b, int64_t c, int64_t d) {
+    int64_t v;
+    if (__builtin_mul_overflow(a, b, &v) || __builtin_mul_overflow(v, c, &v) || __builtin_mul_overflow(v, d, &v))
+        return INT64_MAX / 8;
+    return v;
+}
+
 static const ep_operand *tensor(const ep_op_work *w, int index) {
     return index < w->input_count && w->in[index].tensor && !w->in[index].list ? &w->in[index] : NULL;
 }
 
 static void set_output(ep_op_work *w, int64_t numel, int element) {
     w->out_numel = numel;
-    w->out_bytes = numel * element;
+    w->out_bytes = product(numel, element, 1, 1);
 }
 
 static void set_dtype(ep_op_work *w, const ep_operand *o) {
@@ -39,8 +47,8 @@ static void gemm(ep_op_work *w, const ep_operand *a, const ep_operand *b, int64_
     w->gemm = true;
     w->batch = batch, w->m = m, w->n = n, w->k = k;
     set_dtype(w, a);
-    set_output(w, batch * m * n, a->element);
-    known(w, 2 * batch * m * n * k, a->bytes + b->bytes, w->out_bytes);
+    set_output(w, product(batch, m, n, 1), a->element);
+    known(w, product(2 * batch, m, n, k), a->bytes + b->bytes, w->out_bytes);
 }
 
 static void mm_of(ep_op_work *w, int first) {
@@ -64,7 +72,7 @@ static void rule_addmm(ep_op_work *w, const char *concrete, int flops) {
     if (!w->known || !c) return;
     w->bias = true;
     w->bytes_read += c->bytes;
-    w->flops += w->m * w->n;
+    w->flops += w->out_numel;
 }
 
 static void bmm_of(ep_op_work *w, int first) {
@@ -147,11 +155,11 @@ static bool conv_positions(const ep_operand *x, const ep_operand *f, const int64
 
 static void conv_work(ep_op_work *w, const ep_operand *x, const ep_operand *f, int64_t positions) {
     int64_t out_channels = f->sizes[0], per_output = f->sizes[0] > 0 ? f->numel / f->sizes[0] : 0;
-    int64_t outputs = x->sizes[0] * out_channels * positions;
+    int64_t outputs = product(x->sizes[0], out_channels, positions, 1);
     w->m = x->sizes[0] * positions, w->n = out_channels, w->k = per_output, w->batch = 1;
     set_dtype(w, x);
     set_output(w, outputs, x->element);
-    known(w, 2 * outputs * per_output, x->bytes + f->bytes, w->out_bytes);
+    known(w, product(2, outputs, per_output, 1), x->bytes + f->bytes, w->out_bytes);
 }
 
 /* `at`: the argument that holds the stride; padding and dilation stand at `pad_at` and `dilation_at`. */
@@ -204,7 +212,7 @@ static void conv_gradients(ep_op_work *w, const ep_operand *grad, const ep_opera
     int64_t per_output = f->numel / f->sizes[0];
     set_dtype(w, grad);
     set_output(w, f->numel, f->element);
-    known(w, 2 * count * grad->numel * per_output, grad->bytes + f->bytes + (x ? x->bytes : 0),
+    known(w, product(2 * count, grad->numel, per_output, 1), grad->bytes + f->bytes + (x ? x->bytes : 0),
           (count == 2 && x ? x->bytes : 0) + f->bytes);
 }
 
@@ -239,9 +247,9 @@ static void attention(ep_op_work *w, int first, int seq_dim, int flops, bool cau
         return;
     }
     int64_t keys = k->sizes[seq_dim], values = v->sizes[3], products = q->numel / (q->sizes[3] > 0 ? q->sizes[3] : 1);
-    int64_t all = products * keys * (q->sizes[3] + values) * (flops / 2);
+    int64_t all = product(products, keys, q->sizes[3] + values, flops / 2);
     set_dtype(w, q);
-    set_output(w, products * values, q->element);
+    set_output(w, product(products, values, 1, 1), q->element);
     int64_t operands = q->bytes + k->bytes + v->bytes;
     known(w, causal ? all / 2 : all, operands + (backward ? 2 * q->bytes : 0), backward ? operands : w->out_bytes);
     w->at_least = causal;
@@ -289,7 +297,7 @@ static bool broadcast(const ep_op_work *w, int64_t *numel, int *element, int64_t
     }
     if (ndim < 0) return false;
     *numel = 1;
-    for (int d = 0; d < ndim; d++) *numel *= sizes[d];
+    for (int d = 0; d < ndim; d++) *numel = product(*numel, sizes[d], 1, 1);
     *element = wide ? wide : 4;
     return true;
 }
@@ -302,7 +310,7 @@ static void pointwise(ep_op_work *w, int flops, int result_element) {
         return;
     }
     set_output(w, numel, result_element ? result_element : element);
-    known(w, numel * flops, read, w->out_bytes);
+    known(w, product(numel, flops, 1, 1), read, w->out_bytes);
 }
 
 static void rule_pointwise(ep_op_work *w, const char *concrete, int flops) {
@@ -424,7 +432,7 @@ static void gather(ep_op_work *w, const ep_operand *table, const ep_operand *ind
         return;
     }
     int64_t row = table->numel / table->sizes[0];
-    set_output(w, index->numel * row, table->element);
+    set_output(w, product(index->numel, row, 1, 1), table->element);
     set_dtype(w, table);
     known(w, 0, w->out_bytes + index->bytes, w->out_bytes);
 }

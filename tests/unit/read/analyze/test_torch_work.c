@@ -144,6 +144,10 @@ static void test_odd_arguments(void **state) {
         w = work_of("aten::add", odd[i], "[\"float\"", "");
         assert_true(!w.known || w.bytes_read >= 0);
     }
+    /* more work than 64 bits hold */
+    ep_op_work huge =
+        work_of("aten::mm", "[[1099511627776, 128], [128, 1099511627776]]", "[\"float\", \"float\"]", NULL);
+    assert_true(huge.flops > 0 && huge.out_bytes > 0);
     int64_t v[3];
     assert_true(ep_torch_ints("[\"\", \"[2, 3]\"]", 1, 2, v));
     assert_int_equal(v[1], 3);
