@@ -1,0 +1,144 @@
+/* Tuned mode: weights packed once, then two calls: gated (or up with its activation) and down with the residual. */
+#include "parts.h"
+
+#include <stdio.h>
+
+static ep_status pack(ep_block *b, const ep_tensor *w0, const ep_tensor *w1, ep_packed **out) {
+    ep_context *ctx = b->ctx;
+    ep_pack_request r = {.dtype = b->dtype, .k = w0->sizes[1], .n = w0->sizes[0], .w0 = w0->data};
+    r.w0_row = w0->strides[0];
+    r.w0_col = w0->strides[1];
+    if (w1) {
+        r.w1 = w1->data;
+        r.w1_row = w1->strides[0];
+        r.w1_col = w1->strides[1];
+    }
+    return ctx->ops.pack(&ctx->backend, &r, &ctx->err, out);
+}
+
+ep_status ep_block_tuned_pack(ep_block *b) {
+    ep_context *ctx = b->ctx;
+    if (!ctx->ops.pack || !ctx->ops.tuned)
+        return ep_fail(&ctx->err, EP_ERROR_NOT_BUILT, "the %s backend of this build has no tuned blocks",
+                       ctx->backend.name);
+    if (!b->packed_first) {
+        bool gated = b->kind == EP_BLOCK_GATED;
+        EP_TRY(pack(b, gated ? b->gate : b->up, gated ? b->up : NULL, &b->packed_first));
+    }
+    if (b->down && !b->packed_down) EP_TRY(pack(b, b->down, NULL, &b->packed_down));
+    return EP_OK;
+}
+
+void ep_block_tuned_free(ep_block *b) {
+    ep_context *ctx = b->ctx;
+    if (b->packed_first) ctx->ops.pack_free(&ctx->backend, b->packed_first);
+    if (b->packed_down) ctx->ops.pack_free(&ctx->backend, b->packed_down);
+}
+
+int64_t ep_block_packed_bytes(const ep_block *b) {
+    const ep_backend_ops *ops = &b->ctx->ops;
+    int64_t sum = 0;
+    if (b->packed_first) sum += ops->pack_bytes(b->packed_first);
+    if (b->packed_down) sum += ops->pack_bytes(b->packed_down);
+    return sum;
+}
+
+/* t as [rows, last] by strides if its layout allows; else through a copy, which `copy` then owns. */
+static ep_status as_rows(ep_context *ctx, const ep_tensor *t, bool adjacent, ep_tensor *look, ep_tensor **copy) {
+    int64_t n = t->sizes[t->ndim - 1], sizes[2] = {n ? t->numel / n : 0, n}, strides[2];
+    if (n == 0) { /* no columns: the rows are told by the other sizes */
+        sizes[0] = 1;
+        for (int i = 0; i + 1 < t->ndim; i++) sizes[0] *= t->sizes[i];
+    }
+    ep_error why;
+    ep_status status = ep_stride_reshape(t->ndim, t->sizes, t->strides, 2, sizes, &why, strides);
+    if (status == EP_OK && adjacent && n > 1 && strides[1] != 1)
+        status = ep_fail(&why, EP_ERROR_STRIDE, "stride %lld of the last dim: columns must be adjacent",
+                         (long long)strides[1]);
+    if (status != EP_OK) {
+        EP_TRY(ep_dispatch_copy(ctx, t, why.message, copy));
+        t = *copy;
+        EP_TRY(ep_stride_reshape(t->ndim, t->sizes, t->strides, 2, sizes, &ctx->err, strides));
+    }
+    *look = ep_dispatch_look(t, 2, sizes, strides);
+    return EP_OK;
+}
+
+static void set_bias(const ep_tensor *bias, const void **p, int64_t *stride) {
+    if (!bias) return;
+    *p = bias->data;
+    *stride = bias->strides[0];
+}
+
+static ep_tuned_call new_call(const ep_block *b, const ep_packed *w, const ep_tensor *x, const ep_tensor *out) {
+    return (ep_tuned_call){.weights = w,
+                           .m = x->sizes[0],
+                           .x = x->data,
+                           .x_row = x->strides[0],
+                           .x_col = x->sizes[1] > 1 ? x->strides[1] : 1,
+                           .dtype = b->dtype,
+                           .out = out->data,
+                           .out_row = out->sizes[out->ndim - 1],
+                           .rounding = b->ctx->rounding};
+}
+
+/* act(x gate) * (x up), or act(x up): the hidden values, as [rows, hidden]. */
+static ep_status run_hidden(ep_block *b, const ep_tensor *x, ep_tensor **out) {
+    ep_context *ctx = b->ctx;
+    EP_TRY(ep_dispatch_result(ctx, b->dtype, 2, (int64_t[2]){x->sizes[0], b->hidden}, out));
+    ep_tuned_call c = new_call(b, b->packed_first, x, *out);
+    bool gated = b->kind == EP_BLOCK_GATED;
+    set_bias(gated ? b->gate_bias : b->up_bias, &c.bias0, &c.bias0_stride);
+    if (gated) set_bias(b->up_bias, &c.bias1, &c.bias1_stride);
+    c.act = b->act;
+    return (*out)->numel ? ctx->ops.tuned(&ctx->backend, &c, &ctx->err) : EP_OK;
+}
+
+static ep_status run_last(ep_block *b, const ep_tensor *x, const ep_tensor *residual, ep_tensor *y) {
+    ep_context *ctx = b->ctx;
+    bool one = b->kind == EP_BLOCK_LINEAR;
+    ep_tuned_call c = new_call(b, one ? b->packed_first : b->packed_down, x, y);
+    set_bias(one ? b->up_bias : b->down_bias, &c.bias0, &c.bias0_stride);
+    if (residual) {
+        c.residual = residual->data;
+        c.residual_row = residual->strides[0];
+    }
+    return ctx->ops.tuned(&ctx->backend, &c, &ctx->err);
+}
+
+static ep_status run(ep_block *b, const ep_tensor *x, const ep_tensor *residual, ep_tensor *y) {
+    ep_context *ctx = b->ctx;
+    ep_tensor rows, residual_rows, *x_copy = NULL, *r_copy = NULL, *h = NULL;
+    if (y->numel == 0) return EP_OK;
+    ep_status status = as_rows(ctx, x, false, &rows, &x_copy);
+    if (status == EP_OK && residual) status = as_rows(ctx, residual, true, &residual_rows, &r_copy);
+    if (status == EP_OK && b->kind != EP_BLOCK_LINEAR) status = run_hidden(b, &rows, &h);
+    if (status == EP_OK) status = run_last(b, h ? h : &rows, residual ? &residual_rows : NULL, y);
+    ep_tensor_destroy(h);
+    ep_tensor_destroy(x_copy);
+    ep_tensor_destroy(r_copy);
+    return status;
+}
+
+ep_status ep_block_tuned_run(ep_block *b, const ep_tensor *x, const ep_tensor *residual, ep_tensor **out) {
+    ep_context *ctx = b->ctx;
+    int64_t sizes[EP_MAX_DIMS];
+    ep_tensor *y;
+    EP_TRY(ep_block_tuned_pack(b));
+    for (int i = 0; i < x->ndim; i++) sizes[i] = x->sizes[i];
+    sizes[x->ndim - 1] = b->out;
+    const ep_probe *p = ep_probe_get();
+    ep_probe_operand operand = {ep_dtype_name(x->dtype), x->ndim, x->sizes, x->strides};
+    ep_probe_span span = {.kind = EP_PROBE_OP, .name = b->name, .operand_count = 1, .operands = &operand};
+    if (p) p->begin(p->self, &span);
+    ep_status status = ep_dispatch_result(ctx, b->dtype, x->ndim, sizes, &y);
+    if (status == EP_OK) {
+        status = run(b, x, residual, y);
+        if (status == EP_OK)
+            *out = y;
+        else
+            ep_tensor_destroy(y);
+    }
+    ep_span_end(p);
+    return status;
+}
