@@ -11,6 +11,9 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#ifdef EP_HAVE_OPENMP
+#include <omp.h>
+#endif
 
 static ep_cpu cpu;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -89,6 +92,10 @@ static void fill(void) {
     brand(cpu.model);
     cpu_set_t set;
     cpu.cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+#ifdef EP_HAVE_OPENMP
+    /* With OMP_PROC_BIND the first thread is bound to one core before main; OpenMP knows what the process may use. */
+    if (omp_get_num_procs() > cpu.cores) cpu.cores = omp_get_num_procs();
+#endif
     cpu.l1 = cache(_SC_LEVEL1_DCACHE_SIZE, 32 << 10);
     cpu.l2 = cache(_SC_LEVEL2_CACHE_SIZE, 1 << 20);
     cpu.l3 = cache(_SC_LEVEL3_CACHE_SIZE, 4 << 20);
