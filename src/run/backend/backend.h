@@ -113,6 +113,9 @@ typedef struct ep_backend_ops {
     /* Runs a generated kernel; `args` points to the argument block that codegen's convention defines. */
     ep_status (*module_launch)(ep_backend *b, void *function, const char *name, void *args, size_t args_size,
                                const ep_work *work, int64_t items, ep_error *err);
+
+    /* Measures the device's ceilings, without dispatch_ns (optional; the CPU's is ep_cpu_measure). */
+    ep_status (*measure)(ep_device device, ep_error *err, ep_machine *out);
 } ep_backend_ops;
 
 /* backends.c: the list. Name: "ref", "cpu", "cuda". NULL if this build has no such backend. */
