@@ -1,0 +1,92 @@
+/* The accumulation kernel of a vector ISA: ACC_MR rows by two vectors of columns in registers, written once over the
+ * vector vocabulary. The includer has included its simd header and defines ACC_NAME, ACC_MR and one of
+ *   ACC_QUAD   ACC_B (a vector of quads), ACC_LOAD_B(p), ACC_BROADCAST(p), ACC_MAC(a, b, sum): one step a quad;
+ *   ACC_PAIR   bf16 pairs widened to f32 by a shift and a mask, two steps a quad, x already f32;
+ *   ACC_HALF   f16 widened by conversion, two k a quad, x already f32.
+ * Row counts are compile-time constants inside, so that the sums stay in registers. */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "run/backend/cpu/tuned.h"
+
+#define ACC_WIDTH (2 * V_LANES)
+#ifdef ACC_QUAD
+#define ACC_ROW 16 /* 4-byte items of a row in a packed chunk of x */
+#else
+#define ACC_ROW 32
+#define ACC_B v_f32
+#define ACC_BROADCAST(p) v_set1(*(p))
+#define ACC_MAC(a, b, s) v_fma(a, b, s)
+#endif
+
+#define ACC_EACH_ROW(R) _Pragma("GCC unroll 16") for (int r = 0; r < (R); r++)
+
+#define ACC_STEP(R, B0, B1, K)                                                                                         \
+    do {                                                                                                               \
+        ACC_B b0 = B0, b1 = B1;                                                                                        \
+        ACC_EACH_ROW(R) {                                                                                              \
+            ACC_B x = ACC_BROADCAST(a + r * ACC_ROW + (K));                                                            \
+            s0[r] = ACC_MAC(x, b0, s0[r]);                                                                             \
+            s1[r] = ACC_MAC(x, b1, s1[r]);                                                                             \
+        }                                                                                                              \
+    } while (0)
+
+static inline __attribute__((always_inline)) void acc_rows(const int R, int64_t chunks, const float *a, const char *b,
+                                                           float *c, bool first, const char *ahead, int lines) {
+    v_f32 s0[ACC_MR], s1[ACC_MR];
+    if (first) {
+        ACC_EACH_ROW(R) s0[r] = s1[r] = v_set1(0);
+    } else {
+        ACC_EACH_ROW(R) {
+            s0[r] = v_load(c + r * ACC_WIDTH);
+            s1[r] = v_load(c + r * ACC_WIDTH + V_LANES);
+        }
+    }
+    for (int64_t i = 0; i < chunks; i++) {
+        for (int l = 0; l < lines; l++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
+        for (int k = 0; k < 16; k++, b += 8 * V_LANES) {
+#if defined(ACC_QUAD)
+            ACC_STEP(R, ACC_LOAD_B(b), ACC_LOAD_B(b + 4 * V_LANES), k);
+#elif defined(ACC_PAIR)
+            v_i32 q0 = v_bits(v_load(b)), q1 = v_bits(v_load(b + 4 * V_LANES));
+            ACC_STEP(R, v_float(v_shl(q0, 16)), v_float(v_shl(q1, 16)), 2 * k);
+            ACC_STEP(R, v_float(q0 & (int)0xffff0000), v_float(q1 & (int)0xffff0000), 2 * k + 1);
+#else
+            ACC_STEP(R, v_load_f16(b), v_load_f16(b + 2 * V_LANES), 2 * k);
+            ACC_STEP(R, v_load_f16(b + 4 * V_LANES), v_load_f16(b + 6 * V_LANES), 2 * k + 1);
+#endif
+        }
+        a += ACC_MR * ACC_ROW;
+    }
+    ACC_EACH_ROW(R) {
+        v_store(c + r * ACC_WIDTH, s0[r]);
+        v_store(c + r * ACC_WIDTH + V_LANES, s1[r]);
+    }
+}
+
+#define ACC_CASE(R)                                                                                                    \
+    case R: acc_rows(R, chunks, a, b, c, first, ahead, lines); return;
+
+static void ACC_NAME(int rows, int64_t chunks, const void *a, const void *b, float *c, bool first, const char *ahead,
+                     int lines) {
+    switch (rows) {
+        ACC_CASE(1)
+        ACC_CASE(2)
+        ACC_CASE(3)
+        ACC_CASE(4)
+        ACC_CASE(5)
+#if ACC_MR > 6
+        ACC_CASE(6)
+        ACC_CASE(7)
+        ACC_CASE(8)
+        ACC_CASE(9)
+        ACC_CASE(10)
+        ACC_CASE(11)
+#endif
+#if ACC_MR > 12
+        ACC_CASE(12)
+        ACC_CASE(13)
+#endif
+    default: acc_rows(ACC_MR, chunks, a, b, c, first, ahead, lines); return;
+    }
+}

@@ -1,0 +1,117 @@
+/* bf16 GEMM tiles on AMX: bound by tdpbf16ps, one in 16 cycles; two tiles of x and two of weights feed four products,
+ * so a load has 16 cycles, which L1 sustains and L2 nearly. */
+#include <immintrin.h>
+#include <string.h>
+
+#include <immintrin.h>
+
+#include "base/simd/simd_avx512.h"
+#include "base/simd/vmath.h"
+#include "run/backend/cpu/tuned.h"
+
+#define TILE_DTYPE_BF16
+#define TILE_HALF 16
+#define TILE_GATED tile_gated
+#define TILE_PLAIN tile_plain
+#include "run/backend/cpu/kernels/dtype_template.h"
+#include "run/backend/cpu/kernels/tile_template.h"
+
+/* Eight tiles of 16 rows by 64 bytes. The compiler's intrinsic declares only 8 bytes of its operand as read. */
+static void begin(void) {
+    struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } config;
+    memset(&config, 0, sizeof config);
+    config.palette = 1;
+    for (int i = 0; i < 8; i++) {
+        config.row_bytes[i] = 64;
+        config.rows[i] = 16;
+    }
+    __asm__ volatile("ldtilecfg %0" ::"m"(config));
+}
+
+static void end(void) {
+    __asm__ volatile("tilerelease" ::: "memory");
+}
+
+/* 17 to 32 rows: sums in tiles 0 to 3, x in 4 and 5, weights in 6 and 7. */
+static void acc32(int64_t chunks, const char *a, const char *b, float *c, bool first, const char *ahead, int lines) {
+    if (first) {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    } else {
+        _tile_loadd(0, c, 128);
+        _tile_loadd(1, c + 16, 128);
+        _tile_loadd(2, c + 512, 128);
+        _tile_loadd(3, c + 528, 128);
+    }
+    for (int64_t i = 0; i < chunks; i++, a += 2048, b += 2048) {
+        for (int l = 0; l < lines; l++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
+        _tile_loadd(6, b, 128);
+        _tile_loadd(4, a, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, b + 64, 128);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, a + 1024, 64);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, c, 128);
+    _tile_stored(1, c + 16, 128);
+    _tile_stored(2, c + 512, 128);
+    _tile_stored(3, c + 528, 128);
+}
+
+static void acc16(int64_t chunks, const char *a, const char *b, float *c, bool first, const char *ahead, int lines) {
+    if (first) {
+        _tile_zero(0);
+        _tile_zero(1);
+    } else {
+        _tile_loadd(0, c, 128);
+        _tile_loadd(1, c + 16, 128);
+    }
+    for (int64_t i = 0; i < chunks; i++, a += 2048, b += 2048) {
+        for (int l = 0; l < lines; l++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
+        _tile_loadd(4, a, 64);
+        _tile_loadd(6, b, 128);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, b + 64, 128);
+        _tile_dpbf16ps(1, 4, 7);
+    }
+    _tile_stored(0, c, 128);
+    _tile_stored(1, c + 16, 128);
+}
+
+/* The tile instructions' memory is not in their intrinsics' constraints; the barriers keep stores on their side. */
+static void acc(int rows, int64_t chunks, const void *a, const void *b, float *c, bool first, const char *ahead,
+                int lines) {
+    __asm__ volatile("" ::: "memory");
+    if (rows > 16)
+        acc32(chunks, a, b, c, first, ahead, lines);
+    else
+        acc16(chunks, a, b, c, first, ahead, lines);
+    __asm__ volatile("" ::: "memory");
+}
+
+const ep_tuned_row ep_bf16_gemm_amxbf16_t32x32 = {
+    .isa_name = "amxbf16",
+    .isa = EP_ISA_AMX_BF16,
+    .dtype = EP_DTYPE_BF16,
+    .layout = EP_LAYOUT_BF16_16,
+    .half = 16,
+    .mr = 32,
+    .a_bytes = 64,
+    .chunk_k = 32,
+    .block_chunks = 16,
+    .begin = begin,
+    .end = end,
+    .acc = acc,
+    .gated = tile_gated,
+    .plain = tile_plain,
+    .fill_table = tile_fill_table,
+    .usable = ep_isa_request_amx,
+};

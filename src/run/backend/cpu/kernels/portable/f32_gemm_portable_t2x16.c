@@ -1,0 +1,29 @@
+/* f32 GEMM tiles in plain C: no instruction assumed; two rows of sums are what 16 registers of 128 bits hold. */
+#include "base/simd/simd_scalar.h"
+#include "base/simd/vmath.h"
+
+#define ACC_F32
+#include "run/backend/cpu/kernels/acc_portable.h"
+
+#define TILE_DTYPE_F32
+#define TILE_HALF 8
+#define TILE_GATED tile_gated
+#define TILE_PLAIN tile_plain
+#include "run/backend/cpu/kernels/dtype_template.h"
+#include "run/backend/cpu/kernels/tile_template.h"
+
+const ep_tuned_row ep_f32_gemm_portable_t2x16 = {
+    .isa_name = "portable",
+    .isa = EP_ISA_PORTABLE,
+    .dtype = EP_DTYPE_F32,
+    .layout = EP_LAYOUT_F32_8,
+    .half = 8,
+    .mr = 2,
+    .a_bytes = 64,
+    .chunk_k = 16,
+    .block_chunks = 16,
+    .acc = acc,
+    .gated = tile_gated,
+    .plain = tile_plain,
+    .fill_table = tile_fill_table,
+};

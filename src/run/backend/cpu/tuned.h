@@ -1,0 +1,106 @@
+/* Tuned kernels of the CPU: packed weights, the GEMM driver over tiles, the gated pointwise kernels.
+ *
+ * A weight matrix (or a gate and up pair) is packed into panels of 2 * half columns. A panel is a run of chunks; a chunk
+ * holds 16 "quads" of every column, a quad being the 4 bytes of one f32 or of two bf16 with adjacent k (f16 is stored
+ * k by k in the same number of bytes). In a pair's panel the first half is gate columns and the second the up columns of
+ * the same numbers, so that one tile of sums holds both operands of act(gate) * up.
+ * x is packed into row tiles [chunk][mr rows][64 or 128 bytes]. Sums are f32; k is never split over threads, and the
+ * order of additions depends on k alone, so results are the same bits at any thread count. */
+#ifndef EP_RUN_BACKEND_CPU_TUNED_H
+#define EP_RUN_BACKEND_CPU_TUNED_H
+
+#include "base/isa.h"
+#include "run/backend/backend.h"
+
+/* How a panel's bytes are ordered; part of the packed file format, so numbers are never reused. */
+typedef enum ep_pack_layout {
+    EP_LAYOUT_F32_16 = 1,  /* f32, half 16 */
+    EP_LAYOUT_F32_8 = 2,   /* f32, half 8 */
+    EP_LAYOUT_BF16_16 = 3, /* bf16 pairs, half 16 */
+    EP_LAYOUT_BF16_8 = 4,
+    EP_LAYOUT_F16_16 = 5, /* f16, k by k, half 16 */
+    EP_LAYOUT_F16_8 = 6
+} ep_pack_layout;
+
+/* c[rows][2 * half] = a b (first), or += : a is a packed row tile of `chunks` chunks, b the same chunks of a panel.
+ * `ahead` lies in memory that is wanted soon: `lines` cache lines a chunk are fetched from there; 0: none. */
+typedef void (*ep_acc_fn)(int rows, int64_t chunks, const void *a, const void *b, float *c, bool first,
+                          const char *ahead, int lines);
+
+/* One tile of finished sums and what becomes of it. Pointers are at the tile's first row and column. */
+typedef struct ep_tile {
+    int rows, cols; /* cols: of the result; up to half for a pair, up to 2 * half else */
+    const float *sums;
+    int sums_row;               /* floats between rows of sums */
+    const float *bias0, *bias1; /* f32, valid for the whole panel width; or NULL */
+    const void *residual;
+    int64_t residual_row; /* bytes */
+    void *out;
+    int64_t out_row; /* bytes */
+    ep_act act;
+    ep_rounding rounding;
+    const float *table; /* ep_act_table, or NULL: by the formula */
+} ep_tile;
+typedef void (*ep_tile_fn)(const ep_tile *t);
+
+/* What one ISA gives for one dtype. */
+typedef struct ep_tuned_row {
+    const char *isa_name; /* in kernel names */
+    ep_isa isa;
+    ep_dtype dtype;
+    ep_pack_layout layout;
+    int half;         /* columns of half a panel */
+    int mr;           /* rows of a row tile */
+    int a_bytes;      /* bytes of one row of one packed chunk of x: 64 (as stored) or 128 (widened to f32) */
+    int chunk_k;      /* k in a chunk */
+    int block_chunks; /* chunks of k summed before the sums return to memory: sized for L1 */
+    void (*begin)(void), (*end)(void); /* per thread, around a kernel; or NULL */
+    ep_acc_fn acc;
+    ep_tile_fn gated, plain;
+    /* out[i] = act(i as the dtype), rounded to the dtype, for the 65536 values; NULL for f32 */
+    void (*fill_table)(ep_act act, float *out);
+    bool (*usable)(void); /* asks the kernel for AMX; NULL: always */
+} ep_tuned_row;
+
+/* Fastest first within a dtype; portable rows last; then NULL. */
+extern const ep_tuned_row *const ep_tuned_rows[];
+/* The first row of a dtype that `isa` allows and this machine ran fastest; NULL if none (never for float dtypes). */
+const ep_tuned_row *ep_tuned_select(ep_dtype dtype, ep_isa isa);
+
+struct ep_packed {
+    const ep_tuned_row *row;
+    ep_dtype dtype;
+    int64_t k, n;
+    bool pair;
+    int64_t panels, chunks, panel_bytes;
+    char *data; /* panels * panel_bytes, 64-byte aligned */
+    size_t bytes, mapped;
+    void *map; /* the file it came from, `mapped` bytes; NULL: data is ours */
+};
+
+/* Scratch of one context: grows to the largest call and stays. */
+typedef struct ep_tuned_scratch ep_tuned_scratch;
+ep_status ep_tuned_scratch_create(ep_error *err, ep_tuned_scratch **out);
+void ep_tuned_scratch_destroy(ep_tuned_scratch *s);
+int64_t ep_tuned_scratch_bytes(const ep_tuned_scratch *s);
+
+/* tuned_pack.c */
+ep_status ep_tuned_pack(int threads, const ep_pack_request *request, ep_error *err, ep_packed **out);
+void ep_tuned_pack_free(ep_packed *p);
+int64_t ep_tuned_pack_bytes(const ep_packed *p);
+/* The same for a row of the caller's choice (tests, benchmarks). */
+ep_status ep_tuned_pack_with(const ep_tuned_row *row, int threads, const ep_pack_request *request, ep_error *err,
+                             ep_packed **out);
+ep_status ep_tuned_pack_shape(const ep_tuned_row *row, int64_t k, int64_t n, bool pair, ep_error *err, ep_packed *p);
+/* 64-byte aligned, 2 MiB and huge pages where large; ended by free(). */
+void *ep_tuned_alloc(size_t bytes);
+/* The file form: a header naming version, layout, shape and a checksum, then the panels at a 4 KiB boundary. A file
+ * packed for another layout than this machine selects is refused with EP_ERROR_UNSUPPORTED. */
+ep_status ep_tuned_pack_write(const ep_packed *p, const char *path, ep_error *err);
+ep_status ep_tuned_pack_map(const char *path, bool verify, ep_error *err, ep_packed **out);
+
+/* tuned_gemm.c: ep_tuned_call's formula; one kernel. */
+void ep_tuned_name(const ep_tuned_call *call, char out[128]); /* the kernel's name in traces */
+ep_status ep_tuned_run(ep_tuned_scratch *s, int threads, const ep_tuned_call *call, ep_error *err);
+
+#endif
