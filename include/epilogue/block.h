@@ -5,7 +5,7 @@
 #ifndef EPILOGUE_BLOCK_H
 #define EPILOGUE_BLOCK_H
 
-#include "ops.h"
+#include "compile.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -40,6 +40,11 @@ EP_API ep_status ep_block_run(ep_block *block, ep_mode mode, const ep_tensor *x,
 EP_API ep_status ep_block_prepare(ep_block *block, ep_mode mode, const ep_tensor *x);
 /* EP_OK if `mode` is available for this block here, else EP_ERROR_NOT_BUILT or EP_ERROR_UNSUPPORTED with the reason. */
 EP_API ep_status ep_block_supports(ep_block *block, ep_mode mode);
+
+/* Compiled mode: how it compiles, to be said before its first call (EP_ERROR_STATE after it; strings are copied), and the
+ * compiled function behind it, for its counters, report and sources: owned by the block, NULL before the first call. */
+EP_API ep_status ep_block_compile_with(ep_block *block, const ep_compile_options *options);
+EP_API ep_compiled *ep_block_compiled(const ep_block *block);
 
 EP_API ep_block_kind ep_block_get_kind(const ep_block *block);
 EP_API int64_t ep_block_dim(const ep_block *block);

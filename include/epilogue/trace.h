@@ -46,6 +46,7 @@ typedef struct ep_event {
     uint64_t correlation, external_id; /* 0: none */
     const char *args;                  /* the args object as JSON text if it was kept, else NULL */
     uint64_t flow_id;
+    int64_t flops, bytes_read, bytes_written; /* of a kernel that Epilogue recorded; -1: unknown */
 } ep_event;
 
 EP_API size_t ep_trace_count(const ep_trace *trace);

@@ -259,6 +259,9 @@ ep_status ep_trace_event(const ep_trace *trace, size_t index, ep_event *out) {
         .external_id = ep_trace_external_id(t, index),
         .args = args ? ep_trace_text(t, args) : NULL,
         .flow_id = flow ? t->correlation[index] : 0,
+        .flops = t->infos[t->info[index]].flops,
+        .bytes_read = t->infos[t->info[index]].bytes_read,
+        .bytes_written = t->infos[t->info[index]].bytes_written,
     };
     return EP_OK;
 }

@@ -20,3 +20,13 @@ ep_status ep_block_compiled_wait(ep_block *b, bool residual) {
 void ep_block_compiled_free(ep_block *b) {
     (void)b;
 }
+
+ep_status ep_block_compile_with(ep_block *b, const ep_compile_options *options) {
+    (void)options;
+    return b ? ep_block_compiled_supports(b) : EP_ERROR_INVALID_ARGUMENT;
+}
+
+ep_compiled *ep_block_compiled(const ep_block *b) {
+    (void)b;
+    return NULL;
+}
