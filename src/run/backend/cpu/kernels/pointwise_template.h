@@ -1,0 +1,124 @@
+/* The pointwise kernels of one dtype and ISA, from the rows of pointwise.def. Before it: a simd header, vmath.h, and
+ *   DT          f32, bf16 or f16
+ *   SIZE        bytes an element
+ *   FAMILY      the symbol of the table
+ *   SUFFIX      "avx512_u64": ISA and tile, as in kernel names
+ * What bounds them: memory from some hundred KiB on (f32 add moves 12 bytes for one operation), the formula below. Four
+ * vectors a turn keep enough loads in flight; the last turn is done with partial loads and stores. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "run/backend/cpu/cpu_kernels.h"
+
+#define PASTE_(a, b) a##b
+#define PASTE(a, b) PASTE_(a, b)
+#define LOAD PASTE(v_load_, DT)
+#define LOAD_N(p, n) PASTE(PASTE(v_load_, DT), _n)(p, n)
+#define STORE PASTE(v_store_, DT)
+#define STORE_N(p, v, n) PASTE(PASTE(v_store_, DT), _n)(p, v, n)
+#define v_load_f32 v_load
+#define v_load_f32_n v_load_n
+#define v_store_f32 v_store
+#define v_store_f32_n v_store_n
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+enum { UNROLL = 4 };
+
+#define AT(p, i) ((const char *)(p) + (i)*SIZE)
+#define OUT_AT(p, i) ((char *)(p) + (i)*SIZE)
+
+/* One loop over n elements. A, B, C: how operand vectors come to be at element i, whole and partial. */
+#define LOOP(f, A, B, C, A_N, B_N, C_N)                                                                                \
+    int64_t i = 0;                                                                                                     \
+    for (; i + UNROLL * V_LANES <= n; i += UNROLL * V_LANES) {                                                         \
+        v_f32 r[UNROLL];                                                                                               \
+        _Pragma("GCC unroll 4") for (int u = 0; u < UNROLL; u++) {                                                     \
+            int64_t j = i + u * V_LANES;                                                                               \
+            (void)j;                                                                                                   \
+            r[u] = f(A, B, C);                                                                                         \
+        }                                                                                                              \
+        _Pragma("GCC unroll 4") for (int u = 0; u < UNROLL; u++) STORE(OUT_AT(out, i + u * V_LANES), r[u]);            \
+    }                                                                                                                  \
+    for (; i + V_LANES <= n; i += V_LANES) {                                                                           \
+        int64_t j = i;                                                                                                 \
+        (void)j;                                                                                                       \
+        STORE(OUT_AT(out, i), f(A, B, C));                                                                             \
+    }                                                                                                                  \
+    if (i < n) {                                                                                                       \
+        int rest = (int)(n - i);                                                                                       \
+        STORE_N(OUT_AT(out, i), f(A_N, B_N, C_N), rest);                                                               \
+    }
+
+#define RUN(k) LOAD(AT(in[k], j))
+#define RUN_N(k) LOAD_N(AT(in[k], i), rest)
+#define COND_RUN v_load_bool((const char *)in[0] + j)
+#define COND_RUN_N v_load_bool_n((const char *)in[0] + i, rest)
+#define NONE K(0)
+
+V_FN v_f32 one_of(const void *p) { /* element 0 in all lanes */
+    float lanes[V_LANES];
+    v_store(lanes, LOAD_N(p, 1));
+    return v_set1(lanes[0]);
+}
+
+#define KERNEL_1(name)                                                                                                 \
+    static void run_##name(int64_t n, const void *const *in, const int *step, void *out) {                             \
+        if (step[0]) {                                                                                                 \
+            LOOP(f_##name, RUN(0), NONE, NONE, RUN_N(0), NONE, NONE)                                                   \
+        } else {                                                                                                       \
+            v_f32 x = f_##name(one_of(in[0]), NONE, NONE);                                                             \
+            LOOP(first_of, x, NONE, NONE, x, NONE, NONE)                                                               \
+        }                                                                                                              \
+    }
+#define KERNEL_2(name)                                                                                                 \
+    static void run_##name(int64_t n, const void *const *in, const int *step, void *out) {                             \
+        if (step[0] && step[1]) {                                                                                      \
+            LOOP(f_##name, RUN(0), RUN(1), NONE, RUN_N(0), RUN_N(1), NONE)                                             \
+        } else if (step[0]) {                                                                                          \
+            v_f32 y = one_of(in[1]);                                                                                   \
+            LOOP(f_##name, RUN(0), y, NONE, RUN_N(0), y, NONE)                                                         \
+        } else if (step[1]) {                                                                                          \
+            v_f32 x = one_of(in[0]);                                                                                   \
+            LOOP(f_##name, x, RUN(1), NONE, x, RUN_N(1), NONE)                                                         \
+        } else {                                                                                                       \
+            v_f32 x = f_##name(one_of(in[0]), one_of(in[1]), NONE);                                                    \
+            LOOP(first_of, x, NONE, NONE, x, NONE, NONE)                                                               \
+        }                                                                                                              \
+    }
+/* `where` is rare enough for one loop that chooses on the way. */
+#define KERNEL_3(name)                                                                                                 \
+    static void run_##name(int64_t n, const void *const *in, const int *step, void *out) {                             \
+        if (step[0] && step[1] && step[2]) {                                                                           \
+            LOOP(f_##name, COND_RUN, RUN(1), RUN(2), COND_RUN_N, RUN_N(1), RUN_N(2))                                   \
+        } else {                                                                                                       \
+            v_f32 x = v_set1(*(const unsigned char *)in[0]), y = one_of(in[1]), z = one_of(in[2]);                     \
+            LOOP(f_##name, step[0] ? COND_RUN : x, step[1] ? RUN(1) : y, step[2] ? RUN(2) : z,                         \
+                 step[0] ? COND_RUN_N : x, step[1] ? RUN_N(1) : y, step[2] ? RUN_N(2) : z)                             \
+        }                                                                                                              \
+    }
+
+V_FN v_f32 first_of(v_f32 a, v_f32 b, v_f32 c) {
+    (void)b;
+    (void)c;
+    return a;
+}
+
+#define EP_POINTWISE(ID, name, aten, arity, flops, formula)                                                            \
+    V_FN v_f32 f_##name(v_f32 a, v_f32 b, v_f32 c) {                                                                   \
+        (void)b;                                                                                                       \
+        (void)c;                                                                                                       \
+        return formula;                                                                                                \
+    }                                                                                                                  \
+    KERNEL_##arity(name)
+#include <epilogue/pointwise.def>
+#undef EP_POINTWISE
+
+extern const ep_pointwise_table FAMILY;
+const ep_pointwise_table FAMILY = {{
+#define EP_POINTWISE(ID, name, aten, arity, flops, formula)                                                            \
+    [EP_OP_##ID] = {run_##name, "ep_" TEXT(DT) "_" #name "_" SUFFIX},
+#include <epilogue/pointwise.def>
+#undef EP_POINTWISE
+}};
