@@ -8,7 +8,6 @@
 #include "json_string.h"
 #include "json_write.h"
 
-enum { EXPECT_VALUE, EXPECT_VALUE_OR_END, EXPECT_KEY, EXPECT_KEY_OR_END, EXPECT_COLON, EXPECT_COMMA };
 enum { WINDOW_LIMIT = 1 << 28 };
 
 void ep_json_open_memory(ep_json_in *j, const char *data, size_t size, ep_error *err) {
@@ -227,7 +226,7 @@ static ep_status open_container(ep_json_in *j, bool object, ep_json_token *out) 
                           EP_JSON_READ_DEPTH);
     j->in_object[j->depth++] = object;
     j->at++;
-    j->expect = object ? EXPECT_KEY_OR_END : EXPECT_VALUE_OR_END;
+    j->expect = object ? EP_JSON_EXPECT_KEY_OR_END : EP_JSON_EXPECT_VALUE_OR_END;
     out->type = object ? EP_JSON_OBJECT : EP_JSON_ARRAY;
     return EP_OK;
 }
@@ -235,13 +234,13 @@ static ep_status open_container(ep_json_in *j, bool object, ep_json_token *out) 
 static ep_status close_container(ep_json_in *j, ep_json_token *out) {
     j->at++;
     out->type = j->in_object[--j->depth] ? EP_JSON_OBJECT_END : EP_JSON_ARRAY_END;
-    j->expect = EXPECT_COMMA;
+    j->expect = EP_JSON_EXPECT_COMMA;
     return EP_OK;
 }
 
 static ep_status read_value(ep_json_in *j, int c, ep_json_token *out) {
     if (c == '{' || c == '[') return open_container(j, c == '{', out);
-    j->expect = EXPECT_COMMA;
+    j->expect = EP_JSON_EXPECT_COMMA;
     if (c != '"') return read_word(j, out);
     out->type = EP_JSON_STRING;
     return read_string(j, out);
@@ -251,12 +250,12 @@ static ep_status read_key(ep_json_in *j, int c, ep_json_token *out) {
     if (c != '"') return fail(j, "a key in quotes");
     out->type = EP_JSON_KEY;
     EP_TRY(read_string(j, out));
-    j->expect = EXPECT_COLON;
+    j->expect = EP_JSON_EXPECT_COLON;
     /* The colon is taken with the key unless the window ends here: a refill would move the key's text away. */
     const char *p = ep_json_skip_space(j->at, j->end);
     if (p < j->end && *p == ':') {
         j->at = p + 1;
-        j->expect = EXPECT_VALUE;
+        j->expect = EP_JSON_EXPECT_VALUE;
     }
     return EP_OK;
 }
@@ -270,7 +269,7 @@ static ep_status read_comma(ep_json_in *j, int *c) {
         if (!j->tolerant || !next) return fail(j, object ? "',' or '}'" : "',' or ']'");
         mend(j, "missing_comma", ep_json_offset(j));
     }
-    j->expect = object ? EXPECT_KEY : EXPECT_VALUE;
+    j->expect = object ? EP_JSON_EXPECT_KEY : EP_JSON_EXPECT_VALUE;
     for (int commas = 0; *c == ','; commas++) {
         if (commas) {
             if (!j->tolerant) return fail(j, object ? "a key in quotes" : "a value");
@@ -284,35 +283,37 @@ static ep_status read_comma(ep_json_in *j, int *c) {
 
 static ep_status next_token(ep_json_in *j, ep_json_token *out) {
     int c = peek_past_space(j);
-    if (j->expect == EXPECT_COLON) {
+    if (j->expect == EP_JSON_EXPECT_COLON) {
         if (c != ':') return fail(j, "':'");
         j->at++;
-        j->expect = EXPECT_VALUE;
+        j->expect = EP_JSON_EXPECT_VALUE;
         c = peek_past_space(j);
     }
-    if (j->expect == EXPECT_COMMA && j->depth) EP_TRY(read_comma(j, &c));
-    while (j->tolerant && c == ',' && (j->expect == EXPECT_KEY_OR_END || j->expect == EXPECT_VALUE_OR_END)) {
+    if (j->expect == EP_JSON_EXPECT_COMMA && j->depth) EP_TRY(read_comma(j, &c));
+    while (j->tolerant && c == ',' &&
+           (j->expect == EP_JSON_EXPECT_KEY_OR_END || j->expect == EP_JSON_EXPECT_VALUE_OR_END)) {
         mend(j, "extra_comma", ep_json_offset(j));
         j->at++;
         c = peek_past_space(j);
     }
     out->offset = ep_json_offset(j);
     if (j->depth && c == (j->in_object[j->depth - 1] ? '}' : ']')) {
-        if (j->expect == EXPECT_COMMA || j->expect == EXPECT_VALUE_OR_END || j->expect == EXPECT_KEY_OR_END)
+        if (j->expect == EP_JSON_EXPECT_COMMA || j->expect == EP_JSON_EXPECT_VALUE_OR_END ||
+            j->expect == EP_JSON_EXPECT_KEY_OR_END)
             return close_container(j, out);
         /* After a comma; but never between a key and its value. */
-        bool after_comma = j->expect == EXPECT_KEY || !j->in_object[j->depth - 1];
+        bool after_comma = j->expect == EP_JSON_EXPECT_KEY || !j->in_object[j->depth - 1];
         if (j->tolerant && after_comma) {
             mend(j, "extra_comma", out->offset);
             return close_container(j, out);
         }
     }
-    if (j->expect == EXPECT_COMMA) {
+    if (j->expect == EP_JSON_EXPECT_COMMA) {
         if (c >= 0) return fail(j, "the end");
         out->type = EP_JSON_END;
         return EP_OK;
     }
-    if (j->expect == EXPECT_KEY || j->expect == EXPECT_KEY_OR_END) return read_key(j, c, out);
+    if (j->expect == EP_JSON_EXPECT_KEY || j->expect == EP_JSON_EXPECT_KEY_OR_END) return read_key(j, c, out);
     if (c < 0) return fail(j, "a value");
     return read_value(j, c, out);
 }
@@ -383,5 +384,20 @@ ep_status ep_json_copy(ep_json_in *j, ep_text *out, size_t limit, bool *whole) {
 
 void ep_json_resume(ep_json_in *j, int depth) {
     j->depth = depth;
-    j->expect = EXPECT_COMMA;
+    j->expect = EP_JSON_EXPECT_COMMA;
+}
+
+void ep_json_resume_at_value(ep_json_in *j, int depth) {
+    j->depth = depth;
+    j->expect = EP_JSON_EXPECT_VALUE_OR_END;
+}
+
+const char *ep_json_at_object(ep_json_in *j) {
+    if (j->depth == 0 || j->in_object[j->depth - 1]) return NULL;
+    const char *p = ep_json_skip_space(j->at, j->end);
+    if (j->expect == EP_JSON_EXPECT_COMMA) {
+        if (p == j->end || *p != ',') return NULL;
+        p = ep_json_skip_space(p + 1, j->end);
+    }
+    return p < j->end && *p == '{' ? p : NULL;
 }

@@ -15,6 +15,16 @@
 
 enum { EP_JSON_READ_DEPTH = 256 };
 
+/* What may come next. */
+typedef enum ep_json_expect {
+    EP_JSON_EXPECT_VALUE,
+    EP_JSON_EXPECT_VALUE_OR_END,
+    EP_JSON_EXPECT_KEY,
+    EP_JSON_EXPECT_KEY_OR_END,
+    EP_JSON_EXPECT_COLON,
+    EP_JSON_EXPECT_COMMA
+} ep_json_expect;
+
 typedef enum ep_json_type {
     EP_JSON_END, /* of the input, outside every container */
     EP_JSON_OBJECT,
@@ -52,7 +62,7 @@ typedef struct ep_json_in {
     ep_text scratch; /* decoded strings */
     int depth;
     uint8_t in_object[EP_JSON_READ_DEPTH];
-    int expect; /* what may come next */
+    ep_json_expect expect;
     ep_error *err;
 } ep_json_in;
 
@@ -83,6 +93,17 @@ void ep_json_set_mark(ep_json_in *j);
 void ep_json_unmark(ep_json_in *j);
 /* Sets the parser to: in a container at `depth`, the last value is over, a comma or an end comes (or, tolerant, a value). */
 void ep_json_resume(ep_json_in *j, int depth);
+
+/* For a caller that can read the plain case of a member by itself: in an array, if an object comes next and the bytes
+ * are in the window, reads over what stands before it and returns where it begins (a '{'); else NULL and nothing is read.
+ * ep_json_took then says where it ended. */
+const char *ep_json_at_object(ep_json_in *j);
+static inline void ep_json_took(ep_json_in *j, const char *end) {
+    j->at = end;
+    j->expect = EP_JSON_EXPECT_COMMA;
+}
+/* Sets the parser to: in a container at `depth`, a value comes or the container's end. */
+void ep_json_resume_at_value(ep_json_in *j, int depth);
 
 /* Text of a JSON number to an integer in units of 10^-decimals, exact, rounded half away from zero where digits are
  * finer: ("12.3456", 3) -> 12346. False if it is no number or does not fit. */

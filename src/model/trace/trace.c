@@ -141,6 +141,15 @@ uint32_t ep_trace_lane(ep_trace *t, uint32_t pid, uint32_t tid, int64_t device, 
     return (uint32_t)t->lane_count - 1;
 }
 
+uint32_t ep_trace_find_lane(const ep_trace *t, uint32_t pid, uint32_t tid, int64_t device, int64_t stream) {
+    if (!t->lane_slot_count) return EP_NO_INDEX;
+    ep_lane lane = {.pid = pid, .tid = tid, .device = device, .stream = stream};
+    size_t slot_count = t->lane_slot_count;
+    uint32_t *slots = t->lane_slots;
+    record_set s = {&slots, &slot_count, (const char *)t->lanes, sizeof lane, offsetof(ep_lane, name), t->lane_count};
+    return slots[record_slot(&s, &lane)] - 1; /* an empty slot gives EP_NO_INDEX */
+}
+
 uint32_t ep_trace_info(ep_trace *t, const ep_event_info *info) {
     ep_event_info clean;
     /* Copied member by member into zeroed bytes, so that padding never tells two equal records apart. */

@@ -106,6 +106,7 @@ void ep_trace_compact(ep_trace *t, const uint8_t *keep);
 uint32_t ep_trace_append(ep_trace *t);
 uint32_t ep_trace_string(ep_trace *t, const char *s, size_t n);
 uint32_t ep_trace_lane(ep_trace *t, uint32_t pid, uint32_t tid, int64_t device, int64_t stream);
+uint32_t ep_trace_find_lane(const ep_trace *t, uint32_t pid, uint32_t tid, int64_t device, int64_t stream);
 uint32_t ep_trace_info(ep_trace *t, const ep_event_info *info);
 static inline const char *ep_trace_text(const ep_trace *t, uint32_t id) {
     return ep_intern_text(&t->strings, id);

@@ -1,0 +1,174 @@
+/* A window, a step or a region of a trace, cut while reading. A first pass finds out where it lies; the second keeps what
+ * lies in it, so that memory is spent on the part alone. Device work belongs to a region if its launch does. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "kineto.h"
+
+ep_status kineto_cut_begin(kineto_reader *r) {
+    const ep_read_options *o = r->options;
+    kineto_cut *c = &r->cut;
+    bool window = o && (o->window_start_ns || o->window_end_ns), region = o && (o->region || o->use_step);
+    if (!window && !region) return EP_OK;
+    if (window && region)
+        return ep_fail(r->err, EP_ERROR_INVALID_ARGUMENT, "a cut is by window or by step or region, not by both");
+    if (o->region && o->use_step)
+        return ep_fail(r->err, EP_ERROR_INVALID_ARGUMENT, "a cut is by step or by region, not by both");
+    if (window && o->window_end_ns <= o->window_start_ns)
+        return ep_fail(r->err, EP_ERROR_INVALID_ARGUMENT,
+                       "the window ends (%" PRId64 " ns) before it starts (%" PRId64 ")", o->window_end_ns,
+                       o->window_start_ns);
+    c->mode = window ? CUT_WINDOW : CUT_REGION;
+    c->looking = true;
+    c->region = o->region;
+    if (o->use_step) snprintf(c->step, sizeof c->step, "ProfilerStep#%" PRId64, o->step);
+    r->passes = 2;
+    return EP_OK;
+}
+
+static bool name_matches(const kineto_cut *c, slice name) {
+    if (!c->region) return strlen(c->step) == name.n && memcmp(c->step, name.s, name.n) == 0;
+    char text[1024];
+    if (name.n >= sizeof text) return false;
+    memcpy(text, name.s, name.n);
+    text[name.n] = 0;
+    return ep_glob(c->region, text);
+}
+
+static bool is_step(slice name) {
+    return name.n > 13 && memcmp(name.s, "ProfilerStep#", 13) == 0;
+}
+
+static void note_name(kineto_cut *c, slice name) {
+    if (c->names_count >= 8 || name.n > 60) return;
+    char text[64];
+    memcpy(text, name.s, name.n);
+    text[name.n] = 0;
+    if (c->names.data && strstr(c->names.data, text)) return;
+    ep_text_add(&c->names, c->names_count++ ? ", " : "");
+    ep_text_add(&c->names, text);
+}
+
+void kineto_cut_look(kineto_reader *r, ep_event_kind kind) {
+    kineto_cut *c = &r->cut;
+    const raw_event *e = &r->raw;
+    if (e->phase != 'X' || !e->has_ts || !e->has_dur) return;
+    if (kind != EP_EVENT_PROFILER && (!c->any || e->ts < c->first)) {
+        c->first = e->ts;
+        c->any = true;
+    }
+    /* In files of 2021 annotations are operators: there the name alone decides. */
+    if (c->mode != CUT_REGION || (kind != EP_EVENT_REGION && kind != EP_EVENT_OP)) return;
+    if (!name_matches(c, e->name)) {
+        if (kind == EP_EVENT_REGION || is_step(e->name)) note_name(c, e->name);
+        return;
+    }
+    uint32_t pid = ep_trace_string(r->trace, e->pid.s, e->pid.n);
+    if (pid == UINT32_MAX || !ep_grow(&c->spans, &c->cap, c->count + 1, sizeof *c->spans)) return;
+    c->spans[c->count++] = (kineto_span){pid, e->ts, e->ts + e->dur};
+}
+
+static int span_order(const void *a, const void *b) {
+    const kineto_span *x = a, *y = b;
+    if (x->pid != y->pid) return x->pid < y->pid ? -1 : 1;
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* Sorts the instances and joins those that overlap, so that one search answers. */
+static void join_spans(kineto_cut *c) {
+    qsort(c->spans, c->count, sizeof *c->spans, span_order);
+    size_t n = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        kineto_span *last = n ? &c->spans[n - 1] : NULL;
+        if (last && last->pid == c->spans[i].pid && c->spans[i].start <= last->end) {
+            if (c->spans[i].end > last->end) last->end = c->spans[i].end;
+        } else {
+            c->spans[n++] = c->spans[i];
+        }
+    }
+    c->count = n;
+}
+
+ep_status kineto_cut_found(kineto_reader *r) {
+    kineto_cut *c = &r->cut;
+    c->looking = false;
+    if (c->mode == CUT_WINDOW) {
+        if (!c->any) return ep_fail(r->err, EP_ERROR_NOT_FOUND, "the trace has no span events to cut a window from");
+        c->start = c->first + r->options->window_start_ns;
+        c->end = c->first + r->options->window_end_ns;
+        return EP_OK;
+    }
+    if (!c->count)
+        return ep_fail(r->err, EP_ERROR_NOT_FOUND, "no region is named '%s'%s%s", c->region ? c->region : c->step,
+                       c->names_count ? "; there are " : " and the trace has no regions at all",
+                       c->names_count ? ep_text_str(&c->names) : "");
+    join_spans(c);
+    return EP_OK;
+}
+
+static bool in_region(const kineto_cut *c, uint32_t pid, int64_t at) {
+    size_t lo = 0, hi = c->count;
+    while (lo < hi) { /* the first span behind (pid, at) */
+        size_t mid = lo + (hi - lo) / 2;
+        const kineto_span *s = &c->spans[mid];
+        if (s->pid < pid || (s->pid == pid && s->start <= at))
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo && c->spans[lo - 1].pid == pid && at < c->spans[lo - 1].end;
+}
+
+bool kineto_cut_wants(const kineto_reader *r, ep_event_kind kind, uint32_t pid) {
+    const kineto_cut *c = &r->cut;
+    const raw_event *e = &r->raw;
+    if (kind == EP_EVENT_META) return true;
+    if (!e->has_ts) return false;
+    if (c->mode == CUT_WINDOW) {
+        int64_t dur = e->phase == 'X' && e->has_dur ? e->dur : 0;
+        return e->ts < c->end && (e->ts >= c->start || e->ts + dur > c->start);
+    }
+    /* By launch, which may stand anywhere in the file: kept for now. */
+    if (ep_event_is_device_work((uint8_t)kind) || kind == EP_EVENT_SYNC) return e->correlation != 0;
+    if (kind == EP_EVENT_DEVICE_REGION) return name_matches(c, e->name);
+    return in_region(c, pid, e->ts);
+}
+
+static int u64_order(const void *a, const void *b) {
+    uint64_t x, y;
+    memcpy(&x, a, 8);
+    memcpy(&y, b, 8);
+    return x < y ? -1 : x > y;
+}
+
+/* Drops the device work that no kept call launched. */
+ep_status kineto_cut_finish(kineto_reader *r) {
+    ep_trace *t = r->trace;
+    if (r->cut.mode != CUT_REGION || t->count == 0) return EP_OK;
+    uint64_t *calls = ep_malloc_array(t->count, sizeof *calls);
+    uint8_t *keep = ep_malloc_array(t->count, 1);
+    size_t n = 0;
+    if (!calls || !keep) {
+        free(calls);
+        free(keep);
+        return ep_fail(r->err, EP_ERROR_OUT_OF_MEMORY, "no memory to cut %zu events", t->count);
+    }
+    for (size_t i = 0; i < t->count; i++)
+        if (t->kind[i] == EP_EVENT_RUNTIME && t->correlation[i]) calls[n++] = t->correlation[i];
+    qsort(calls, n, sizeof *calls, u64_order);
+    for (size_t i = 0; i < t->count; i++)
+        keep[i] = (!ep_event_is_device_work(t->kind[i]) && t->kind[i] != EP_EVENT_SYNC) ||
+                  bsearch(&t->correlation[i], calls, n, sizeof *calls, u64_order) != NULL;
+    ep_trace_compact(t, keep);
+    free(calls);
+    free(keep);
+    return EP_OK;
+}
+
+void kineto_cut_free(kineto_cut *c) {
+    free(c->spans);
+    ep_text_free(&c->names);
+}

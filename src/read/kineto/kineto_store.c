@@ -1,0 +1,237 @@
+/* The event in hand becomes a row; the E of a pair and a flow that only repeats a correlation become none. */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/alloc.h"
+#include "base/json_string.h"
+#include "kineto.h"
+
+static ep_status no_memory(const kineto_reader *r) {
+    return ep_fail(r->err, EP_ERROR_OUT_OF_MEMORY, "no memory for %lld events", (long long)r->events);
+}
+
+/* The number of a text, or of nothing. */
+static uint32_t text_id(kineto_reader *r, slice v) {
+    return v.n ? ep_trace_string(r->trace, v.s, v.n) : 0;
+}
+
+/* The number of a JSON value as text: a string's inside, decoded; anything else as it stands. */
+static uint32_t value_id(kineto_reader *r, slice v) {
+    if (v.n < 2 || v.s[0] != '"') return text_id(r, v);
+    ep_string_decode d = {.tolerant = true, .bad_offset = -1};
+    ep_text_clear(&r->decoded);
+    ep_string_decode_into(&d, v.s + 1, v.n - 2, &r->decoded);
+    return text_id(r, (slice){ep_text_str(&r->decoded), r->decoded.len});
+}
+
+/* The kind of a span, remembered by its category's number. */
+static ep_event_kind kind_of(kineto_reader *r, uint32_t category, char phase) {
+    if (phase != 'X' && phase != 'B') return ep_event_kind_of("", "", phase);
+    if (category >= r->kinds_cap) {
+        size_t old = r->kinds_cap;
+        if (!ep_grow(&r->kinds, &r->kinds_cap, category + 1, 1))
+            return ep_event_kind_of(ep_trace_text(r->trace, category), "", phase);
+        memset(r->kinds + old, 0, r->kinds_cap - old);
+    }
+    if (!r->kinds[category])
+        r->kinds[category] = (uint8_t)(ep_event_kind_of(ep_trace_text(r->trace, category), "", phase) + 1);
+    return (ep_event_kind)(r->kinds[category] - 1);
+}
+
+static bool on_device(ep_event_kind kind) {
+    return ep_event_is_device_work((uint8_t)kind) || kind == EP_EVENT_DEVICE_REGION || kind == EP_EVENT_SYNC ||
+           kind == EP_EVENT_OTHER_DEVICE;
+}
+
+/* Where args do not say it, the pid is the device and the tid the stream, also as "stream 7". */
+static int64_t trailing_number(slice v) {
+    size_t from = v.n;
+    while (from && v.s[from - 1] >= '0' && v.s[from - 1] <= '9') from--;
+    int64_t n;
+    return from < v.n && ep_json_decimal(v.s + from, v.n - from, 0, &n) ? n : -1;
+}
+
+static uint32_t lane_of(kineto_reader *r, ep_event_kind kind, uint32_t pid) {
+    const raw_event *e = &r->raw;
+    uint32_t tid = text_id(r, e->tid);
+    if (tid == UINT32_MAX) return EP_NO_INDEX;
+    int64_t device = -1, stream = -1;
+    if (on_device(kind)) {
+        device = e->has_device ? e->device : trailing_number(e->pid);
+        stream = e->has_stream ? e->stream : trailing_number(e->tid);
+    }
+    return ep_trace_lane(r->trace, pid, tid, device, stream);
+}
+
+static bool store_info(kineto_reader *r, uint32_t row) {
+    raw_event *e = &r->raw;
+    ep_event_info *i = &e->info;
+    i->input_dims = text_id(r, e->dims);
+    i->input_types = text_id(r, e->types);
+    i->input_strides = text_id(r, e->strides);
+    i->concrete_inputs = text_id(r, e->concrete);
+    i->detail = value_id(r, e->detail);
+    if (r->extra.len) {
+        ep_text_char(&r->extra, '}');
+        i->extra = text_id(r, (slice){ep_text_str(&r->extra), r->extra.len});
+    }
+    if (e->dims.n) r->trace->has_shapes = true;
+    uint32_t id = ep_trace_info(r->trace, i);
+    r->trace->info[row] = id;
+    return id != EP_NO_INDEX && !r->extra.failed;
+}
+
+/* Names of processes and threads come as events of their own and belong to lanes. */
+static void store_meta(kineto_reader *r, uint32_t lane) {
+    const raw_event *e = &r->raw;
+    ep_lane *l = &r->trace->lanes[lane];
+    int64_t sort;
+    if (e->name.n == 12 && memcmp(e->name.s, "process_name", 12) == 0) l->process_name = value_id(r, e->meta_name);
+    if (e->name.n == 11 && memcmp(e->name.s, "thread_name", 11) == 0) l->name = value_id(r, e->meta_name);
+    if (e->name.n == 17 && memcmp(e->name.s, "thread_sort_index", 17) == 0 &&
+        ep_json_decimal(e->meta_sort.s, e->meta_sort.n, 0, &sort))
+        l->sort_index = sort;
+}
+
+/* Open B events: a list a lane, the innermost first. */
+static bool open_begin(kineto_reader *r, uint32_t row, uint32_t lane) {
+    size_t old = r->open_head_cap;
+    if (!ep_grow(&r->open_head, &r->open_head_cap, lane + 1, sizeof *r->open_head)) return false;
+    if (r->open_head_cap > old) memset(r->open_head + old, 0, (r->open_head_cap - old) * sizeof *r->open_head);
+    if (!ep_grow(&r->open_row, &r->open_row_cap, r->open_count + 1, sizeof *r->open_row) ||
+        !ep_grow(&r->open_next, &r->open_next_cap, r->open_count + 1, sizeof *r->open_next))
+        return false;
+    r->open_row[r->open_count] = row;
+    r->open_next[r->open_count] = r->open_head[lane];
+    r->open_head[lane] = (uint32_t)++r->open_count;
+    return true;
+}
+
+static bool close_begin(kineto_reader *r, uint32_t lane) {
+    if (lane >= r->open_head_cap || !r->open_head[lane]) {
+        r->trace->skipped++;
+        return ep_trace_repair(r->trace, "unpaired_end", r->raw.offset);
+    }
+    uint32_t entry = r->open_head[lane] - 1, row = r->open_row[entry];
+    r->open_head[lane] = r->open_next[entry];
+    ep_trace *t = r->trace;
+    t->folded++;
+    t->phase[row] = 'X';
+    t->dur[row] = 0;
+    if (r->raw.ts < t->ts[row]) return ep_trace_repair(t, "negative_dur", r->raw.offset);
+    if (!__builtin_sub_overflow(r->raw.ts, t->ts[row], &t->dur[row])) return true;
+    t->dur[row] = 0;
+    return ep_trace_repair(t, "impossible_time", r->raw.offset);
+}
+
+static bool is_call_flow(slice category) {
+    static const char *const names[] = {"ac2g", "async_cpu_to_gpu", "async", "async_gpu"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == category.n && memcmp(names[i], category.s, category.n) == 0) return true;
+    return false;
+}
+
+/* Times that no row can hold. */
+static bool impossible(const raw_event *e) {
+    int64_t end;
+    if (e->wild_time) return true;
+    return e->has_ts && e->has_dur && __builtin_add_overflow(e->ts, e->dur, &end);
+}
+
+static ep_status store_row(kineto_reader *r, ep_event_kind kind, uint32_t category, uint32_t lane) {
+    raw_event *e = &r->raw;
+    ep_trace *t = r->trace;
+    uint32_t name = text_id(r, e->name), row = ep_trace_append(t);
+    if (row == EP_NO_INDEX || name == UINT32_MAX) return no_memory(r);
+    t->kind[row] = (uint8_t)kind;
+    t->phase[row] = e->phase;
+    t->name[row] = name;
+    t->category[row] = category;
+    t->lane[row] = lane;
+    t->ts[row] = e->ts;
+    if (e->phase == 'X' && e->has_ts && e->has_dur) t->dur[row] = e->dur;
+    t->correlation[row] = kind == EP_EVENT_FLOW ? e->id : e->correlation;
+    if (!t->lean) {
+        t->external_id[row] = e->external_id;
+        t->args[row] = text_id(r, e->args);
+        if (t->args[row] == UINT32_MAX) return no_memory(r);
+    }
+    if (e->has_info && !store_info(r, row)) return no_memory(r);
+    if (kind == EP_EVENT_META) store_meta(r, lane);
+    if (e->phase == 'B' && e->has_ts && !open_begin(r, row, lane)) return no_memory(r);
+    return EP_OK;
+}
+
+ep_status kineto_store(kineto_reader *r) {
+    raw_event *e = &r->raw;
+    ep_trace *t = r->trace;
+    r->events++;
+    bool looking = r->cut.looking;
+    if (impossible(e)) {
+        if (looking) return EP_OK;
+        t->skipped++;
+        return ep_trace_repair(t, "impossible_time", e->offset) ? EP_OK : no_memory(r);
+    }
+    if (e->has_dur && e->dur < 0) {
+        if (!looking && !ep_trace_repair(t, "negative_dur", e->offset)) return no_memory(r);
+        e->dur = 0;
+    }
+    uint32_t category = text_id(r, e->category);
+    if (category == UINT32_MAX) return no_memory(r);
+    ep_event_kind kind = kind_of(r, category, e->phase);
+    if (kind < EP_EVENT_OTHER_SPAN) r->saw_kineto = true;
+    if (looking) {
+        kineto_cut_look(r, kind);
+        return EP_OK;
+    }
+    uint32_t pid = text_id(r, e->pid);
+    if (pid == UINT32_MAX) return no_memory(r);
+    if (r->cut.mode != CUT_NONE && !kineto_cut_wants(r, kind, pid)) return EP_OK;
+    if (kind == EP_EVENT_FLOW && t->lean && is_call_flow(e->category)) {
+        t->folded++;
+        return EP_OK;
+    }
+    uint32_t lane = lane_of(r, kind, pid);
+    if (lane == EP_NO_INDEX) return no_memory(r);
+    if (e->phase == 'E') return close_begin(r, lane) ? EP_OK : no_memory(r);
+    return store_row(r, kind, category, lane);
+}
+
+/* Process names from the lane that was named to all lanes of the pid; thread names likewise to all of (pid, tid). */
+static ep_status spread_names(ep_trace *t) {
+    uint32_t *process = calloc(t->strings.count + 1, sizeof *process);
+    if (!process) return EP_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < t->lane_count; i++)
+        if (t->lanes[i].process_name) process[t->lanes[i].pid] = t->lanes[i].process_name;
+    for (size_t i = 0; i < t->lane_count; i++) {
+        ep_lane *l = &t->lanes[i];
+        l->process_name = process[l->pid];
+        if (l->device == -1 && l->stream == -1) continue;
+        uint32_t host = ep_trace_find_lane(t, l->pid, l->tid, -1, -1);
+        if (host == EP_NO_INDEX) continue;
+        if (!l->name) l->name = t->lanes[host].name;
+        if (!l->sort_index) l->sort_index = t->lanes[host].sort_index;
+    }
+    free(process);
+    return EP_OK;
+}
+
+ep_status kineto_store_finish(kineto_reader *r) {
+    ep_trace *t = r->trace;
+    for (size_t lane = 0; lane < r->open_head_cap; lane++)
+        for (uint32_t e = r->open_head[lane]; e; e = r->open_next[e - 1])
+            if (!ep_trace_repair(t, "unpaired_begin", -1)) return no_memory(r);
+    if (spread_names(t) != EP_OK) return no_memory(r);
+    int64_t first = 0;
+    bool any = false;
+    for (size_t i = 0; i < t->count; i++) {
+        if (!ep_event_is_span(t, i) || t->kind[i] == EP_EVENT_PROFILER || (any && t->ts[i] >= first)) continue;
+        first = t->ts[i];
+        any = true;
+    }
+    for (size_t i = 0; i < t->count; i++)
+        if (__builtin_sub_overflow(t->ts[i], first, &t->ts[i])) t->ts[i] = INT64_MIN;
+    t->base_ns = first;
+    return EP_OK;
+}
