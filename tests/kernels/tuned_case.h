@@ -48,7 +48,7 @@ typedef struct tuned_data {
 
 static inline double act_f64(ep_act act, double x) {
     switch (act) {
-    case EP_ACT_GELU_TANH: return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    case EP_ACT_GELU_TANH: return x / (1 + exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)));
     case EP_ACT_GELU_ERF: return 0.5 * x * erfc(-x * 0.7071067811865476);
     case EP_ACT_SILU: return x / (1 + exp(-x));
     case EP_ACT_RELU: return x > 0 || x != x ? x : 0;

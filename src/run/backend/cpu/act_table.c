@@ -6,47 +6,50 @@
 
 #include "tuned.h"
 
-enum { ACTS = EP_ACT_COUNT, ENTRIES = 65536 };
-static const float *tables[2][ACTS];
-static pthread_once_t once[2][ACTS] = {
-    {PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT},
-    {PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT},
-};
+enum { ENTRIES = 65536 };
 
-static void fill(ep_dtype dtype, ep_act act) {
+typedef struct table {
+    pthread_once_t once;
+    const float *values;
+} table;
+
+/* X(dtype, act): what has tables. */
+#define EACH_TABLE(X) X(BF16, GELU_TANH) X(BF16, GELU_ERF) X(BF16, SILU) X(F16, GELU_TANH) X(F16, GELU_ERF) X(F16, SILU)
+
+static const float *filled(void (*fill)(ep_act act, float *out), ep_act act) {
     float *t = aligned_alloc(64, ENTRIES * sizeof *t);
-    if (!t) return;
-    ep_tuned_select(dtype, ep_cpu_get()->isa)->fill_table(act, t);
-    tables[dtype == EP_DTYPE_F16][act] = t;
+    if (t) fill(act, t);
+    return t;
 }
 
-static void fill_bf16_gelu_tanh(void) {
-    fill(EP_DTYPE_BF16, EP_ACT_GELU_TANH);
-}
-static void fill_bf16_gelu_erf(void) {
-    fill(EP_DTYPE_BF16, EP_ACT_GELU_ERF);
-}
-static void fill_bf16_silu(void) {
-    fill(EP_DTYPE_BF16, EP_ACT_SILU);
-}
-static void fill_f16_gelu_tanh(void) {
-    fill(EP_DTYPE_F16, EP_ACT_GELU_TANH);
-}
-static void fill_f16_gelu_erf(void) {
-    fill(EP_DTYPE_F16, EP_ACT_GELU_ERF);
-}
-static void fill_f16_silu(void) {
-    fill(EP_DTYPE_F16, EP_ACT_SILU);
-}
+#define DEFINE(DTYPE, ACT)                                                                                             \
+    static table act_##DTYPE##_##ACT = {PTHREAD_ONCE_INIT, NULL}, slope_##DTYPE##_##ACT = {PTHREAD_ONCE_INIT, NULL};   \
+    static void fill_act_##DTYPE##_##ACT(void) {                                                                       \
+        const ep_tuned_row *row = ep_tuned_select(EP_DTYPE_##DTYPE, ep_cpu_get()->isa);                                \
+        act_##DTYPE##_##ACT.values = filled(row->fill_table, EP_ACT_##ACT);                                            \
+    }                                                                                                                  \
+    static void fill_slope_##DTYPE##_##ACT(void) {                                                                     \
+        const ep_tuned_row *row = ep_tuned_select(EP_DTYPE_##DTYPE, ep_cpu_get()->isa);                                \
+        slope_##DTYPE##_##ACT.values = filled(row->fill_slopes, EP_ACT_##ACT);                                         \
+    }
+EACH_TABLE(DEFINE)
 
 const float *ep_act_table(ep_dtype dtype, ep_act act) {
-    static void (*const fills[2][ACTS])(void) = {
-        {NULL, fill_bf16_gelu_tanh, fill_bf16_gelu_erf, fill_bf16_silu, NULL},
-        {NULL, fill_f16_gelu_tanh, fill_f16_gelu_erf, fill_f16_silu, NULL},
-    };
-    if (dtype != EP_DTYPE_BF16 && dtype != EP_DTYPE_F16) return NULL;
-    int d = dtype == EP_DTYPE_F16;
-    if (!fills[d][act]) return NULL;
-    pthread_once(&once[d][act], fills[d][act]);
-    return tables[d][act];
+#define FIND_ACT(DTYPE, ACT)                                                                                           \
+    if (dtype == EP_DTYPE_##DTYPE && act == EP_ACT_##ACT) {                                                            \
+        pthread_once(&act_##DTYPE##_##ACT.once, fill_act_##DTYPE##_##ACT);                                             \
+        return act_##DTYPE##_##ACT.values;                                                                             \
+    }
+    EACH_TABLE(FIND_ACT)
+    return NULL;
+}
+
+const float *ep_slope_table(ep_dtype dtype, ep_act act) {
+#define FIND_SLOPE(DTYPE, ACT)                                                                                         \
+    if (dtype == EP_DTYPE_##DTYPE && act == EP_ACT_##ACT) {                                                            \
+        pthread_once(&slope_##DTYPE##_##ACT.once, fill_slope_##DTYPE##_##ACT);                                         \
+        return slope_##DTYPE##_##ACT.values;                                                                           \
+    }
+    EACH_TABLE(FIND_SLOPE)
+    return NULL;
 }

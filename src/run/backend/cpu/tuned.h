@@ -43,6 +43,17 @@ typedef struct ep_tile {
 } ep_tile;
 typedef void (*ep_tile_fn)(const ep_tile *t);
 
+/* A row of the gated pointwise kernels: adjacent elements. dy and dup are of the gradients, which leave dgate in out. */
+typedef struct ep_gated_row {
+    int64_t n;
+    const void *dy, *gate, *up;
+    void *out, *dup;
+    ep_act act;
+    bool eager;
+    const float *table, *slopes; /* ep_act_table, ep_slope_table, or NULL */
+} ep_gated_row;
+typedef void (*ep_gated_fn)(const ep_gated_row *r);
+
 /* What one ISA gives for one dtype. */
 typedef struct ep_tuned_row {
     const char *isa_name; /* in kernel names */
@@ -59,7 +70,11 @@ typedef struct ep_tuned_row {
     ep_tile_fn gated, plain;
     /* out[i] = act(i as the dtype), rounded to the dtype, for the 65536 values; NULL for f32 */
     void (*fill_table)(ep_act act, float *out);
-    bool (*usable)(void); /* asks the kernel for AMX; NULL: always */
+    void (*fill_slopes)(ep_act act, float *out); /* the slope of act, not rounded */
+    const char *vector_name;                     /* ISA of the pointwise kernels below */
+    int lanes;
+    ep_gated_fn gated_row, gated_pairs, gated_back; /* pairs: gate[i] and up[i] side by side from `gate` on */
+    bool (*usable)(void);                           /* asks the kernel for AMX; NULL: always */
 } ep_tuned_row;
 
 /* Fastest first within a dtype; portable rows last; then NULL. */
@@ -83,6 +98,14 @@ typedef struct ep_tuned_scratch ep_tuned_scratch;
 ep_status ep_tuned_scratch_create(ep_error *err, ep_tuned_scratch **out);
 void ep_tuned_scratch_destroy(ep_tuned_scratch *s);
 int64_t ep_tuned_scratch_bytes(const ep_tuned_scratch *s);
+
+/* tuned_gated.c: act(gate) * up and its gradients, inputs read in place at any stride; out may be an input. */
+ep_status ep_tuned_gated(int threads, ep_act act, ep_rounding rounding, const ep_tensor *gate, const ep_tensor *up,
+                         ep_tensor *out, ep_error *err);
+ep_status ep_tuned_gated_backward(int threads, ep_act act, ep_rounding rounding, const ep_tensor *dy,
+                                  const ep_tensor *gate, const ep_tensor *up, ep_tensor *dgate, ep_tensor *dup,
+                                  ep_error *err);
+const char *ep_tuned_gated_name(ep_act act); /* "geglu", "swiglu", ... */
 
 /* tuned_pack.c */
 ep_status ep_tuned_pack(int threads, const ep_pack_request *request, ep_error *err, ep_packed **out);

@@ -7,10 +7,9 @@
 #include <string.h>
 
 #include "act_table.h"
-#include "base/clock.h"
 #include "base/parallel.h"
-#include "base/probe.h"
 #include "model/tensor/tensor.h"
+#include "run/backend/launch.h"
 
 enum { TABLE_PAYS = 1 << 15 }; /* results from which filling the table once is repaid */
 
@@ -233,19 +232,11 @@ static ep_status check_call(const ep_tuned_call *call, ep_error *err) {
     return EP_OK;
 }
 
-static const char *gated_name(ep_act act) {
-    static const char *const names[EP_ACT_COUNT] = {
-        [EP_ACT_NONE] = "glu_linear", [EP_ACT_GELU_TANH] = "geglu", [EP_ACT_GELU_ERF] = "geglu_erf",
-        [EP_ACT_SILU] = "swiglu",     [EP_ACT_RELU] = "reglu",
-    };
-    return names[act];
-}
-
 void ep_tuned_name(const ep_tuned_call *call, char out[128]) {
     const ep_tuned_row *r = call->weights->row;
     bool pair = call->weights->pair;
     snprintf(out, 128, "ep_%s_%s%s%s%s%s_%s_t%dx%d_tn", ep_dtype_name(call->dtype),
-             pair ? gated_name(call->act) : "gemm", call->bias0 || call->bias1 ? "_bias" : "",
+             pair ? ep_tuned_gated_name(call->act) : "gemm", call->bias0 || call->bias1 ? "_bias" : "",
              !pair && call->act != EP_ACT_NONE ? "_" : "",
              !pair && call->act != EP_ACT_NONE ? ep_act_name(call->act) : "", call->residual ? "_residual" : "",
              r->isa_name, r->mr, 2 * r->half);
@@ -265,26 +256,11 @@ static void count_work(const ep_tuned_call *call, ep_work *work) {
 static void run_recorded(const ep_probe *probe, int threads, job *j) {
     char text[128];
     ep_tuned_name(j->call, text);
-    const char *name = probe->name(probe->self, text);
-    ep_probe_span span = {.kind = EP_PROBE_LAUNCH, .name = "epLaunchKernel", .correlation = ep_probe_correlation()};
     ep_work work;
     count_work(j->call, &work);
-    probe->begin(probe->self, &span);
-    ep_probe_kernel k = {
-        .name = name,
-        .what = "kernel",
-        .correlation = span.correlation,
-        .start = ep_clock_ticks(),
-        .flops = work.flops,
-        .bytes_read = work.bytes_read,
-        .bytes_written = work.bytes_written,
-        .grid = {(uint32_t)threads, 1, 1},
-        .source = EP_SOURCE_CLOCK,
-    };
+    ep_launch l = ep_launch_begin(probe->name(probe->self, text));
     ep_parallel(threads, run_share, j);
-    k.end = ep_clock_ticks();
-    probe->kernel(probe->self, &k);
-    probe->end(probe->self);
+    ep_launch_end(&l, work.flops, work.bytes_read, work.bytes_written);
 }
 
 ep_status ep_tuned_run(ep_tuned_scratch *s, int threads, const ep_tuned_call *call, ep_error *err) {

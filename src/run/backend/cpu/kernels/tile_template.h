@@ -14,6 +14,10 @@ V_FN v_f32 tile_act_rounded(const ep_act act, const float *table, v_f32 g) {
     return TILE_ROUND(act_apply(act, TILE_ROUND(g)));
 }
 
+V_FN v_f32 tile_slope_lookup(const float *slopes, v_f32 g) {
+    return v_gather(slopes, TILE_INDEX(g));
+}
+
 static void tile_fill_table(ep_act act, float *out) {
     for (int i = 0; i < 65536; i += V_LANES) {
         unsigned short h[V_LANES];
@@ -29,6 +33,7 @@ static void tile_fill_table(ep_act act, float *out) {
 }
 #else
 #define tile_act_rounded(act, table, g) act_apply(act, g)
+#define tile_slope_lookup(slopes, g) (g)
 #define tile_fill_table NULL
 #endif
 
@@ -88,3 +93,5 @@ TILE_FN tile_plain_body(const ep_tile *t, const ep_act act, const bool eager) {
     }
 TILE_DEFINE(TILE_GATED, tile_gated_body)
 TILE_DEFINE(TILE_PLAIN, tile_plain_body)
+
+#include "run/backend/cpu/kernels/gated_template.h"

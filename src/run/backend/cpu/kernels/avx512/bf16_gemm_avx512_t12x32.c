@@ -31,4 +31,10 @@ const ep_tuned_row ep_bf16_gemm_avx512_t12x32 = {
     .gated = tile_gated,
     .plain = tile_plain,
     .fill_table = tile_fill_table,
+    .fill_slopes = gated_fill_slopes,
+    .vector_name = "avx512",
+    .lanes = 16,
+    .gated_row = gated_row,
+    .gated_pairs = gated_pairs,
+    .gated_back = gated_back,
 };

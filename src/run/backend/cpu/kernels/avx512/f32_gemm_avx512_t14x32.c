@@ -34,4 +34,10 @@ const ep_tuned_row ep_f32_gemm_avx512_t14x32 = {
     .gated = tile_gated,
     .plain = tile_plain,
     .fill_table = tile_fill_table,
+    .fill_slopes = gated_fill_slopes,
+    .vector_name = "avx512",
+    .lanes = 16,
+    .gated_row = gated_row,
+    .gated_pairs = gated_pairs,
+    .gated_back = gated_back,
 };

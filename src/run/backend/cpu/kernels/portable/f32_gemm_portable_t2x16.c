@@ -26,4 +26,10 @@ const ep_tuned_row ep_f32_gemm_portable_t2x16 = {
     .gated = tile_gated,
     .plain = tile_plain,
     .fill_table = tile_fill_table,
+    .fill_slopes = gated_fill_slopes,
+    .vector_name = "portable",
+    .lanes = 1,
+    .gated_row = gated_row,
+    .gated_pairs = gated_pairs,
+    .gated_back = gated_back,
 };
