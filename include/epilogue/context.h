@@ -49,6 +49,15 @@ typedef struct ep_memory_stats {
 } ep_memory_stats;
 EP_API void ep_context_memory(const ep_context *ctx, ep_memory_stats *out);
 
+/* What this process found of the libraries and programs it can use. `name` and `use` are static strings. */
+typedef struct ep_library {
+    const char *name, *use; /* "oneDNN", "matrix products on the CPU" */
+    bool found;
+    char version[64]; /* "2.6.3", a path, or "" */
+} ep_library;
+/* Fills up to `max` rows and gives how many there are. Opens device libraries to see, which may take a second. */
+EP_API size_t ep_libraries(ep_library *out, size_t max);
+
 #ifdef __cplusplus
 }
 #endif

@@ -39,6 +39,10 @@ EP_API ep_status ep_machine_write(const ep_machine *m, const char *path, ep_erro
 /* A listed GPU by the name in a trace's deviceProperties ("NVIDIA H200"); EP_ERROR_NOT_FOUND if it is not listed. */
 EP_API ep_status ep_machine_by_name(const char *device_name, ep_machine *out);
 
+/* The instruction set in force on this processor, which EPILOGUE_ISA can lower: "portable", "avx2", "avx512",
+ * "avx512bf16" or "amxbf16". Static string. */
+EP_API const char *ep_machine_isa(void);
+
 typedef enum ep_regime {
     EP_REGIME_UNKNOWN,
     EP_REGIME_OVERHEAD,

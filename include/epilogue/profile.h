@@ -52,6 +52,8 @@ typedef struct ep_profile_cost {
     double ns_per_span, ns_per_kernel, ns_off;
     bool tsc; /* the calibrated time-stamp counter is the clock, else clock_gettime */
 } ep_profile_cost;
+/* Of a trace of ours: events that found a full ring, and what one event cost where it was recorded (0: not known). */
+EP_API void ep_profile_recorded(const ep_trace *trace, int64_t *dropped, double *ns_per_event);
 EP_API ep_status ep_profile_measure_cost(ep_error *err, ep_profile_cost *out);
 
 #ifdef __cplusplus

@@ -226,6 +226,10 @@ void ep_machine_estimate(ep_machine *out) {
     *out = m;
 }
 
+const char *ep_machine_isa(void) {
+    return ep_isa_name(ep_cpu_get()->isa);
+}
+
 ep_status ep_machine_load(ep_device device, ep_error *err, ep_machine *out) {
     char path[4096];
     ep_machine m;

@@ -2,6 +2,7 @@
 #include "recorder.h"
 
 #include "base/clock.h"
+#include "model/trace/trace.h"
 
 enum { ROUNDS = 20, EVENTS = 500 };
 
@@ -54,4 +55,9 @@ ep_status ep_profile_measure_cost(ep_error *err, ep_profile_cost *out) {
     cost.tsc = ep_clock_tsc;
     *out = cost;
     return EP_OK;
+}
+
+void ep_profile_recorded(const ep_trace *trace, int64_t *dropped, double *ns_per_event) {
+    if (dropped) *dropped = trace->dropped;
+    if (ns_per_event) *ns_per_event = trace->own_ns_per_event;
 }
