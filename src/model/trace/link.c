@@ -75,7 +75,10 @@ static bool encloses(uint8_t kind) {
 static bool find_parents(const ep_trace *t, ep_links *l, const uint32_t *rows, size_t n, stack *s) {
     s->count = 0;
     for (size_t k = 0; k < n; k++) {
-        uint32_t i = rows[k], up = innermost(t, s, t->ts[i]);
+        /* An op of no length at the very end of another one is in it: clocks of whole microseconds make many. */
+        uint32_t i = rows[k];
+        bool empty = t->dur[i] == 0 && encloses(t->kind[i]) && t->ts[i] > INT64_MIN;
+        uint32_t up = innermost(t, s, t->ts[i] - empty);
         l->parent[i] = up;
         if (!encloses(t->kind[i])) continue;
         if (up != EP_NO_INDEX && end_of(t, i) > end_of(t, up)) l->mended_nesting++;

@@ -45,6 +45,7 @@ typedef struct ep_region_instance {
     uint32_t event;
     int64_t kernels, kernels_any_thread, launches, memcpys, memsets;
     int64_t cpu_ns, device_ns, device_ns_any_thread; /* device: sum of its kernels', copies' and memsets' durations */
+    int64_t kernel_ns, kernel_ns_any_thread;         /* of kernels alone */
 } ep_region_instance;
 
 typedef struct ep_region_fact {

@@ -217,19 +217,31 @@ static ep_status spread_names(ep_trace *t) {
     return EP_OK;
 }
 
+/* The start of the first span. A kernel at the origin of an absolute clock (its times were never filled in) would move
+ * everything by decades: it counts only if the rest starts within a day of it. */
+static int64_t first_start(const ep_trace *t) {
+    static const int64_t day = (int64_t)86400 * 1000000000;
+    int64_t first = 0;
+    bool any = false, any_origin = false;
+    for (size_t i = 0; i < t->count; i++) {
+        if (!ep_event_is_span(t, i) || t->kind[i] == EP_EVENT_PROFILER) continue;
+        if (ep_event_is_device_work(t->kind[i]) && t->ts[i] == 0 && t->dur[i] == 0) {
+            any_origin = true;
+            continue;
+        }
+        if (!any || t->ts[i] < first) first = t->ts[i];
+        any = true;
+    }
+    return any_origin && (!any || (first > 0 && first < day)) ? 0 : first;
+}
+
 ep_status kineto_store_finish(kineto_reader *r) {
     ep_trace *t = r->trace;
     for (size_t lane = 0; lane < r->open_head_cap; lane++)
         for (uint32_t e = r->open_head[lane]; e; e = r->open_next[e - 1])
             if (!ep_trace_repair(t, "unpaired_begin", -1)) return no_memory(r);
     if (spread_names(t) != EP_OK) return no_memory(r);
-    int64_t first = 0;
-    bool any = false;
-    for (size_t i = 0; i < t->count; i++) {
-        if (!ep_event_is_span(t, i) || t->kind[i] == EP_EVENT_PROFILER || (any && t->ts[i] >= first)) continue;
-        first = t->ts[i];
-        any = true;
-    }
+    int64_t first = first_start(t);
     for (size_t i = 0; i < t->count; i++)
         if (__builtin_sub_overflow(t->ts[i], first, &t->ts[i])) t->ts[i] = INT64_MIN;
     t->base_ns = first;

@@ -1,0 +1,122 @@
+/* Whose time: what each op launched, how long it took with and without the ops in it, which ops launched nothing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "facts_parts.h"
+
+/* An op that is open while a lane is walked: the time its inner ops took so far. */
+typedef struct open_op {
+    uint32_t row;
+    int64_t inner_ns, covered; /* covered: no time before it is counted again */
+} open_op;
+
+typedef struct attribution {
+    ep_facts *f;
+    uint32_t *of; /* by string: place in f->ops + 1 */
+    size_t cap;
+    uint32_t *calls; /* of the lane in hand */
+    size_t calls_cap;
+    launch_sum *sums;
+    size_t sums_cap;
+    open_op *open;
+    size_t open_count, open_cap;
+} attribution;
+
+static int64_t end_of(const ep_trace *t, uint32_t row) {
+    return t->ts[row] + t->dur[row];
+}
+
+static ep_op_fact *fact_of(attribution *a, uint32_t name) {
+    ep_facts *f = a->f;
+    if (!a->of[name]) {
+        if (!ep_grow(&f->ops, &a->cap, f->op_count + 1, sizeof *f->ops)) return NULL;
+        f->ops[f->op_count] = (ep_op_fact){.name = ep_trace_text(f->trace, name)};
+        a->of[name] = (uint32_t)++f->op_count;
+    }
+    return &f->ops[a->of[name] - 1];
+}
+
+/* An op is over: its own time is what its inner ops left. */
+static void close_op(attribution *a) {
+    const ep_trace *t = a->f->trace;
+    open_op *o = &a->open[--a->open_count];
+    ep_op_fact *fact = &a->f->ops[a->of[t->name[o->row]] - 1];
+    int64_t self = t->dur[o->row] - o->inner_ns;
+    fact->self_ns += self;
+    if (a->f->health.device_recorded && a->f->op_kernels[o->row] == 0) {
+        fact->views++;
+        fact->view_self_ns += self;
+    }
+}
+
+static bool open_one(attribution *a, uint32_t row, size_t calls) {
+    const ep_trace *t = a->f->trace;
+    while (a->open_count && end_of(t, a->open[a->open_count - 1].row) <= t->ts[row]) close_op(a);
+    if (a->open_count) {
+        open_op *up = &a->open[a->open_count - 1];
+        int64_t from = t->ts[row] > up->covered ? t->ts[row] : up->covered;
+        int64_t up_end = end_of(t, up->row), to = end_of(t, row) < up_end ? end_of(t, row) : up_end;
+        if (to > from) {
+            up->inner_ns += to - from;
+            up->covered = to;
+        }
+    }
+    ep_op_fact *fact = fact_of(a, t->name[row]);
+    if (!fact || !ep_grow(&a->open, &a->open_cap, a->open_count + 1, sizeof *a->open)) return false;
+    launch_sum s = facts_sum_between(a->sums, calls, t->ts[row], end_of(t, row));
+    a->f->op_kernels[row] = s.kernels;
+    fact->count++;
+    fact->total_ns += t->dur[row];
+    fact->kernels += s.kernels;
+    fact->device_ns += s.device_ns;
+    a->open[a->open_count++] = (open_op){row, 0, t->ts[row]};
+    return true;
+}
+
+static bool walk_lane(attribution *a, const uint32_t *rows, size_t n) {
+    const ep_trace *t = a->f->trace;
+    size_t calls = 0;
+    for (size_t k = 0; k < n; k++) {
+        if (!facts_is_call(a->f, rows[k])) continue;
+        if (!ep_grow(&a->calls, &a->calls_cap, calls + 1, sizeof *a->calls)) return false;
+        a->calls[calls++] = rows[k];
+    }
+    if (!ep_grow(&a->sums, &a->sums_cap, calls + 1, sizeof *a->sums)) return false;
+    facts_sum_launches(a->f, a->calls, calls, a->sums);
+    for (size_t k = 0; k < n; k++)
+        if (t->kind[rows[k]] == EP_EVENT_OP && !open_one(a, rows[k], calls)) return false;
+    while (a->open_count) close_op(a);
+    return true;
+}
+
+static bool walk_lanes(attribution *a) {
+    const ep_links *l = a->f->links;
+    for (size_t from = 0, to; from < l->order_count; from = to) {
+        uint32_t lane = a->f->trace->lane[l->order[from]];
+        for (to = from; to < l->order_count && a->f->trace->lane[l->order[to]] == lane;) to++;
+        if (!walk_lane(a, l->order + from, to - from)) return false;
+    }
+    return true;
+}
+
+static int by_self(const void *a, const void *b) {
+    const ep_op_fact *x = a, *y = b;
+    if (x->self_ns != y->self_ns) return x->self_ns > y->self_ns ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+bool facts_ops(ep_facts *f) {
+    const ep_trace *t = f->trace;
+    attribution a = {.f = f, .of = calloc(t->strings.count + 1, sizeof(uint32_t))};
+    f->op_kernels = calloc(t->count + 1, sizeof *f->op_kernels);
+    bool ok = a.of && f->op_kernels && walk_lanes(&a);
+    for (size_t k = 0; ok && k < f->kernel_count; k++)
+        if (f->kernels[k].owner != EP_NO_INDEX) f->ops[a.of[t->name[f->kernels[k].owner]] - 1].self_kernels++;
+    if (ok && f->op_count) qsort(f->ops, f->op_count, sizeof *f->ops, by_self);
+    free(a.of);
+    free(a.calls);
+    free(a.sums);
+    free(a.open);
+    return ok;
+}

@@ -1,0 +1,107 @@
+/* The facts of one trace, made once in the order below. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "facts_parts.h"
+
+/* The profiler's own rows are no part of what it watched. */
+static void find_span(ep_facts *f) {
+    const ep_trace *t = f->trace;
+    bool any = false;
+    for (size_t i = 0; i < t->count; i++) {
+        if (!ep_event_is_span(t, i) || t->kind[i] == EP_EVENT_PROFILER || facts_impossible(t, i)) continue;
+        int64_t end = t->ts[i] + t->dur[i];
+        if (!any || t->ts[i] < f->span_start_ns) f->span_start_ns = t->ts[i];
+        if (!any || end > f->span_end_ns) f->span_end_ns = end;
+        any = true;
+    }
+}
+
+bool facts_impossible(const ep_trace *t, size_t row) {
+    /* A kernel at the origin of an absolute clock, decades before the rest: its times were never filled in. Less than a
+     * day off, and the trace may simply count from zero. */
+    static const int64_t day = (int64_t)86400 * 1000000000;
+    return ep_event_is_device_work(t->kind[row]) && t->dur[row] == 0 && t->ts[row] < -day;
+}
+
+void facts_sum_launches(const ep_facts *f, const uint32_t *rows, size_t n, launch_sum *sums) {
+    const ep_trace *t = f->trace;
+    launch_sum s = {0};
+    for (size_t k = 0; k < n; k++) {
+        uint32_t call = rows[k];
+        s.ts = t->ts[call];
+        sums[k] = s;
+        s.launches += ep_runtime_is_launch(ep_trace_text(t, t->name[call]));
+        for (uint32_t w = 0; w < f->links->work_count[call]; w++) {
+            uint32_t row = f->links->work_list[f->links->first_work[call] + w];
+            s.device_ns += t->dur[row];
+            if (t->kind[row] == EP_EVENT_KERNEL) s.kernel_ns += t->dur[row];
+            s.kernels += t->kind[row] == EP_EVENT_KERNEL;
+            s.memcpys += t->kind[row] == EP_EVENT_MEMCPY;
+            s.memsets += t->kind[row] == EP_EVENT_MEMSET;
+        }
+    }
+    s.ts = INT64_MAX;
+    sums[n] = s;
+}
+
+static size_t lower_bound(const launch_sum *sums, size_t n, int64_t ts) {
+    size_t lo = 0, hi = n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (sums[mid].ts < ts)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+launch_sum facts_sum_between(const launch_sum *sums, size_t n, int64_t from, int64_t to) {
+    const launch_sum *a = &sums[lower_bound(sums, n, from)], *b = &sums[lower_bound(sums, n, to)];
+    return (launch_sum){from,
+                        b->device_ns - a->device_ns,
+                        b->kernel_ns - a->kernel_ns,
+                        b->kernels - a->kernels,
+                        b->memcpys - a->memcpys,
+                        b->memsets - a->memsets,
+                        b->launches - a->launches};
+}
+
+bool facts_is_call(const ep_facts *f, uint32_t row) {
+    const ep_trace *t = f->trace;
+    return t->kind[row] == EP_EVENT_RUNTIME &&
+           (f->links->work_count[row] || ep_runtime_is_launch(ep_trace_text(t, t->name[row])));
+}
+
+ep_status ep_facts_create(const ep_trace *trace, ep_error *err, ep_facts **out) {
+    if (!trace || !out) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "trace and result must not be NULL");
+    ep_facts *f = calloc(1, sizeof *f);
+    if (!f) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for facts");
+    f->trace = trace;
+    ep_status status = ep_links_create(trace, err, &f->links);
+    if (status == EP_OK) {
+        find_span(f);
+        if (!facts_kernels(f) || !facts_names(f) || !facts_devices(f) || !facts_health(f) || !facts_ops(f) ||
+            !facts_regions(f))
+            status = ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for the facts of %zu events", trace->count);
+    }
+    if (status == EP_OK)
+        *out = f;
+    else
+        ep_facts_destroy(f);
+    return status;
+}
+
+void ep_facts_destroy(ep_facts *f) {
+    if (!f) return;
+    ep_links_destroy(f->links);
+    free(f->kernels);
+    free(f->names);
+    free(f->devices);
+    free(f->ops);
+    free(f->regions);
+    free(f->instances);
+    free(f->op_kernels);
+    free(f);
+}
