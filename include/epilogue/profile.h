@@ -44,9 +44,6 @@ typedef enum ep_table_sort {
 /* The summary by op and kernel, as text `width` columns wide (0: 80), appended to a malloc'ed string the caller frees. */
 EP_API ep_status ep_profile_table(const ep_trace *trace, ep_table_sort sort, int width, ep_error *err, char **out);
 
-/* Kineto-compatible Chrome JSON; gzip if `path` ends in .gz. */
-EP_API ep_status ep_trace_write(const ep_trace *trace, const char *path, ep_error *err);
-
 /* What recording costs here, measured now: ns a span event, ns a kernel event, ns a probe when off. */
 typedef struct ep_profile_cost {
     double ns_per_span, ns_per_kernel, ns_off;

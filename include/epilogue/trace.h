@@ -69,6 +69,9 @@ EP_API ep_status ep_trace_read(const char *path, const ep_read_options *options,
 EP_API ep_status ep_trace_read_memory(const void *bytes, size_t size, const ep_read_options *options, ep_error *err,
                                       ep_trace **out);
 
+/* Kineto-compatible Chrome JSON; gzip if `path` ends in .gz. */
+EP_API ep_status ep_trace_write(const ep_trace *trace, const char *path, ep_error *err);
+
 #ifdef __cplusplus
 }
 #endif

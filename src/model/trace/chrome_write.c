@@ -1,9 +1,10 @@
 /* A trace as the Chrome JSON that Kineto writes; what was read with its args is written again event by event. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-#include <epilogue/profile.h>
+#include <epilogue/trace.h>
 
 #include "base/file.h"
 #include "base/json_write.h"
