@@ -56,6 +56,9 @@ typedef struct ep_probe {
     void (*end)(void *self);                              /* closes the innermost span of the calling thread */
     void (*kernel)(void *self, const ep_probe_kernel *kernel);
     const char *(*name)(void *self, const char *text); /* interns a name for the recording's life; may lock */
+    /* Optional. A LAUNCH span that is its kernel's time exactly, and the kernel, in one call after the kernel ran: on a
+     * host the launch returns when the kernel is done, so two readings of the clock tell both. */
+    void (*launch)(void *self, const ep_probe_kernel *kernel);
 } ep_probe;
 
 extern _Atomic(const ep_probe *) ep_probe_active;

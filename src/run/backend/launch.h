@@ -20,8 +20,10 @@ static inline ep_launch ep_launch_begin(const char *name) {
     ep_launch l = {ep_probe_get(), name, 0, 0};
     if (!__builtin_expect(l.probe != NULL, 0)) return l;
     l.correlation = ep_probe_correlation();
-    ep_probe_span span = {.kind = EP_PROBE_LAUNCH, .name = "launch", .correlation = l.correlation};
-    l.probe->begin(l.probe->self, &span);
+    if (!l.probe->launch) {
+        ep_probe_span span = {.kind = EP_PROBE_LAUNCH, .name = "launch", .correlation = l.correlation};
+        l.probe->begin(l.probe->self, &span);
+    }
     l.start = ep_clock_ticks();
     return l;
 }
@@ -37,6 +39,10 @@ static inline void ep_launch_end(const ep_launch *l, int64_t flops, int64_t byte
                               .bytes_read = bytes_read,
                               .bytes_written = bytes_written,
                               .source = EP_SOURCE_CLOCK};
+    if (l->probe->launch) {
+        l->probe->launch(l->probe->self, &kernel);
+        return;
+    }
     l->probe->kernel(l->probe->self, &kernel);
     l->probe->end(l->probe->self);
 }

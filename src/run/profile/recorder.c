@@ -209,6 +209,29 @@ static void kernel_record(void *self, const ep_probe_kernel *kernel) {
     publish(r, bytes);
 }
 
+/* The three records that a span, its kernel and its end would have made, with the kernel's own times. */
+static void launch_record(void *self, const ep_probe_kernel *kernel) {
+    (void)self;
+    ep_ring *r = ring_of_thread();
+    if (!r) return;
+    size_t begin = sizeof(ep_record) + sizeof(ep_record_span), body = sizeof(ep_record) + (sizeof *kernel + 7) / 8 * 8;
+    size_t bytes = begin + body + sizeof(ep_record);
+    if (r->skip || r->pos + bytes + r->depth * sizeof(ep_record) > r->cap) {
+        drop(r);
+        if (!r->skip) drop(r); /* the span and the kernel */
+        return;
+    }
+    char *p = r->data + r->pos;
+    *(ep_record *)(void *)p = (ep_record){EP_RECORD_BEGIN, EP_PROBE_LAUNCH, 0, 0, (uint32_t)begin, kernel->start};
+    *(ep_record_span *)(void *)(p + sizeof(ep_record)) = (ep_record_span){"launch", kernel->correlation, 0, 0};
+    p += begin;
+    *(ep_record *)(void *)p = (ep_record){.type = EP_RECORD_KERNEL, .bytes = (uint32_t)body};
+    memcpy(p + sizeof(ep_record), kernel, sizeof *kernel);
+    p += body;
+    *(ep_record *)(void *)p = (ep_record){.type = EP_RECORD_END, .bytes = sizeof(ep_record), .ticks = kernel->end};
+    publish(r, bytes);
+}
+
 /* Names are kept for the life of the process: a thread may hold one while the recording it was made in ends. */
 static const char *intern_name(void *self, const char *text) {
     (void)self;
@@ -219,7 +242,7 @@ static const char *intern_name(void *self, const char *text) {
     return name;
 }
 
-static const ep_probe probe = {NULL, span_begin, span_end, kernel_record, intern_name};
+static const ep_probe probe = {NULL, span_begin, span_end, kernel_record, intern_name, launch_record};
 
 /* What one span with two operands costs, found by recording some thousands as warm-up, which the next phase writes
  * over. The least of a few rounds: an interruption is not the recorder's. */

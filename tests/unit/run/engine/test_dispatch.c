@@ -75,7 +75,7 @@ static void on_kernel(void *self, const ep_probe_kernel *kernel) {
     assert_true(kernel->end >= kernel->start);
     note("*", "");
 }
-static const ep_probe probe = {NULL, on_begin, on_end, on_kernel, NULL};
+static const ep_probe probe = {NULL, on_begin, on_end, on_kernel, NULL, NULL};
 
 static void listen(void) {
     story[0] = detail[0] = 0;
