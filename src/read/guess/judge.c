@@ -1,0 +1,395 @@
+/* A claim of a region or trace: measured in every instance, judged by the worst of them or by the median. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "verdict.h"
+
+enum { MOST_SURPRISE = 10 };
+
+/* What the claim says of a number: its least and largest value, open ends as infinities. */
+typedef struct limits {
+    double low, high;
+    bool open; /* the ends themselves are not allowed */
+} limits;
+
+static limits limits_of(const ep_claim *c, double other) {
+    double v = c->form == EP_CLAIM_TERM ? c->factor * other : ep_quantity_value(c->low);
+    if (c->form == EP_CLAIM_RANGE) return (limits){v, ep_quantity_value(c->high), false};
+    if (c->form == EP_CLAIM_NEAR) {
+        double by = ep_quantity_value(c->high);
+        bool share = ep_units[c->high.unit].dimension == EP_DIM_SHARE;
+        /* Percent of the value; of a share, points. */
+        if (share && (c->change == EP_CHANGE_RATIO || ep_metrics[c->term.metric].dimension != EP_DIM_SHARE))
+            by *= fabs(v);
+        return (limits){v - by, v + by, false};
+    }
+    switch (c->relation) {
+    case EP_REL_LT: return (limits){-INFINITY, v, true};
+    case EP_REL_LE: return (limits){-INFINITY, v, false};
+    case EP_REL_GT: return (limits){v, INFINITY, true};
+    case EP_REL_GE: return (limits){v, INFINITY, false};
+    default: return (limits){v, v, false};
+    }
+}
+
+double ep_claim_surprise(const ep_claim *c, double v, double other) {
+    limits l = limits_of(c, other);
+    if (c->relation == EP_REL_NE && (c->form == EP_CLAIM_VALUE || c->form == EP_CLAIM_TERM)) return v == l.low ? 1 : 0;
+    /* Decimal ends are not exact in binary: a millionth of a millionth is no surprise. */
+    double grace = 1e-12 * fabs(v);
+    bool below = l.open ? v <= l.low : v < l.low - grace, above = l.open ? v >= l.high : v > l.high + grace;
+    if (!below && !above) return 0;
+    double end = below ? l.low : l.high, surprise;
+    bool count = c->change != EP_CHANGE_RATIO && ep_metrics[c->term.metric].dimension == EP_DIM_COUNT;
+    if (count || c->change == EP_CHANGE_DELTA)
+        surprise = log2(1 + fabs(v - end));
+    else if (end > 0 && v > 0)
+        surprise = fabs(log2(v / end));
+    else
+        surprise = MOST_SURPRISE;
+    if (l.open && v == end) surprise = 0.01;
+    return surprise > MOST_SURPRISE ? MOST_SURPRISE : surprise < 0.001 ? 0.001 : surprise;
+}
+
+/* The largest count the claim allows, so that the first event beyond it can be named. */
+static double allowed(const ep_claim *c) {
+    if (c->form == EP_CLAIM_TERM) return -1;
+    if (c->form == EP_CLAIM_VALUE && c->relation == EP_REL_NE) return 1e300;
+    limits l = limits_of(c, 0);
+    if (!(l.high < 1e300)) return 1e300;
+    return l.open ? ceil(l.high) - 1 : l.high;
+}
+
+void ep_claim_expected(ep_text *out, const ep_claim *c) {
+    switch (c->form) {
+    case EP_CLAIM_FUSED:
+        ep_text_add(out, "one kernel that does");
+        for (int i = 0; i < c->name_count; i++) ep_text_printf(out, "%s %s", i ? " and" : "", c->names[i]);
+        return;
+    case EP_CLAIM_BOUND:
+        ep_text_printf(out, "%s%s", c->relation == EP_REL_NE ? "not " : "", ep_regime_name(c->regime));
+        return;
+    case EP_CLAIM_SAME_NAMES: ep_text_add(out, "the same names in both traces"); return;
+    case EP_CLAIM_GONE: ep_text_printf(out, "%s in the first trace only", c->names[0]); return;
+    case EP_CLAIM_NEW: ep_text_printf(out, "%s in the second trace only", c->names[0]); return;
+    default: break;
+    }
+    /* What stands after the measured thing. */
+    ep_text claim = {0}, left = {0};
+    ep_claim only = *c;
+    only.form = EP_CLAIM_SAME_NAMES;
+    only.change = EP_CHANGE_NONE;
+    ep_claim_print(&claim, c);
+    ep_claim_print(&left, &only);
+    size_t skip = left.len - strlen(" same names");
+    static const size_t change_words[] = {0, 6, 6};
+    skip += change_words[c->change] + 1;
+    const char *rest = ep_text_str(&claim) + (skip < claim.len ? skip : claim.len);
+    bool equal = strncmp(rest, "= ", 2) == 0;
+    ep_text_add(out, equal ? rest + 2 : rest);
+    ep_text_free(&claim);
+    ep_text_free(&left);
+}
+
+int ep_compare_double(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static int by_start(const void *a, const void *b) {
+    const int64_t *x = a, *y = b;
+    return x[0] != y[0] ? (x[0] > y[0]) - (x[0] < y[0]) : (x[1] > y[1]) - (x[1] < y[1]);
+}
+
+static bool has_region(const ep_facts *f, const char *glob) {
+    for (size_t r = 0; r < f->region_count; r++)
+        if (strcmp(glob, f->regions[r].name) == 0 || ep_glob(glob, f->regions[r].name)) return true;
+    return false;
+}
+
+bool ep_block_instances(const ep_guess_block *b, const ep_subject *u, ep_rows *out) {
+    const ep_facts *f = u->facts;
+    const char *glob = b->region;
+    out->count = 0;
+    if (!ep_grow(&out->rows, &out->cap, f->instance_count + 1, sizeof *out->rows)) return false;
+    if (!glob) {
+        out->rows[out->count++] = EP_NO_INDEX;
+        return true;
+    }
+    /* "step" is the profiler's own step, whatever its number. */
+    if (strcmp(glob, "step") == 0 && !has_region(f, glob)) glob = "ProfilerStep#*";
+    int64_t(*found)[2] = ep_malloc_array(f->instance_count + 1, sizeof *found);
+    if (!found) return false;
+    size_t n = 0;
+    for (size_t r = 0; r < f->region_count; r++) {
+        const ep_region_fact *region = &f->regions[r];
+        if (strcmp(glob, region->name) != 0 && !ep_glob(glob, region->name)) continue;
+        for (uint32_t i = 0; i < region->count; i++) {
+            uint32_t event = f->instances[region->first + i].event;
+            found[n][0] = u->trace->ts[event];
+            found[n++][1] = event;
+        }
+    }
+    qsort(found, n, sizeof *found, by_start);
+    for (size_t i = 0; i < n; i++)
+        if ((int64_t)i >= b->skip) out->rows[out->count++] = (uint32_t)found[i][1];
+    free(found);
+    return true;
+}
+
+void ep_no_instances(const ep_guess_block *b, const ep_subject *u, ep_text *out) {
+    ep_text_printf(out, "the trace has no region '%s'", b->region);
+    if (b->skip) ep_text_printf(out, " after %lld are skipped", (long long)b->skip);
+    for (size_t r = 0; r < u->facts->region_count && r < 5; r++)
+        ep_text_printf(out, "%s'%s'", r ? ", " : "; it has ", u->facts->regions[r].name);
+    if (u->facts->region_count > 5) ep_text_printf(out, " and %zu more", u->facts->region_count - 5);
+}
+
+/* What one claim saw in each instance. */
+typedef struct series {
+    ep_matcher left, right;
+    ep_seen *seen, *other; /* by instance */
+} series;
+
+static void measure_claim(const ep_subject *u, const ep_claim *c, const ep_scope *own, const ep_scope *any, size_t at,
+                          series *s) {
+    ep_seen *seen = &s->seen[at];
+    const ep_scope *scope = c->term.any_thread || c->term.metric == EP_METRIC_RECOMPILES ? any : own;
+    switch (c->form) {
+    case EP_CLAIM_FUSED: ep_measure_fused(u, scope, c->names, c->name_count, seen); break;
+    case EP_CLAIM_BOUND: {
+        ep_regime regime = ep_measure_regime(u, scope, seen);
+        if (regime != EP_REGIME_UNKNOWN) seen->value = (double)regime;
+        break;
+    }
+    default: ep_measure(u, scope, &s->left, allowed(c), seen);
+    }
+    if (c->form != EP_CLAIM_TERM) return;
+    ep_measure(u, c->other.any_thread ? any : own, &s->right, -1, &s->other[at]);
+    if (isnan(s->other[at].value)) *seen = s->other[at];
+}
+
+static double surprise_at(const ep_claim *c, const series *s, size_t i) {
+    double v = s->seen[i].value;
+    if (isnan(v)) return NAN;
+    if (c->form == EP_CLAIM_FUSED) return v == 1 ? 0 : 1;
+    if (c->form == EP_CLAIM_BOUND) return ((ep_regime)(int)v == c->regime) == (c->relation == EP_REL_EQ) ? 0 : 1;
+    return ep_claim_surprise(c, v, c->form == EP_CLAIM_TERM ? s->other[i].value : 0);
+}
+
+static void say_value(const ep_claim *c, const ep_seen *seen, const ep_seen *other, ep_text *out) {
+    ep_dimension d = ep_metrics[c->term.metric].dimension;
+    if (c->form == EP_CLAIM_BOUND)
+        ep_text_add(out, ep_regime_name((ep_regime)(int)seen->value));
+    else if (c->form == EP_CLAIM_FUSED)
+        ep_text_add(out, seen->value == 1 ? "one kernel" : "no such kernel");
+    else
+        ep_figure_print(out, d, seen->value);
+    if (c->form == EP_CLAIM_TERM) {
+        ep_text_add(out, " against ");
+        ep_figure_print(out, d, other->value);
+    }
+}
+
+/* "7 in each of 3 instances", "5 to 7 in 3 instances, 1 of them breaks it". */
+static void say_all(const ep_claim *c, const series *s, size_t n, size_t worst, size_t broken, ep_text *out) {
+    double low = INFINITY, high = -INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        if (isnan(s->seen[i].value)) continue;
+        low = fmin(low, s->seen[i].value);
+        high = fmax(high, s->seen[i].value);
+    }
+    bool number = c->form != EP_CLAIM_BOUND && c->form != EP_CLAIM_FUSED && c->form != EP_CLAIM_TERM;
+    if (n == 1 || low == high || !number) {
+        say_value(c, &s->seen[worst], &s->other[worst], out);
+        if (n > 1 && low == high && c->form != EP_CLAIM_TERM)
+            ep_text_printf(out, " in each of %zu instances", n);
+        else if (n > 1 && broken)
+            ep_text_printf(out, " in instance %zu; %zu of %zu break it", worst + 1, broken, n);
+        else if (n > 1)
+            ep_text_printf(out, " at the closest of %zu instances", n);
+    } else {
+        ep_figure_print(out, ep_metrics[c->term.metric].dimension, low);
+        ep_text_add(out, " to ");
+        ep_figure_print(out, ep_metrics[c->term.metric].dimension, high);
+        ep_text_printf(out, " in %zu instances", n);
+        if (broken && broken < n) ep_text_printf(out, ", %zu of which break%s it", broken, broken == 1 ? "s" : "");
+    }
+    const ep_seen *w = &s->seen[worst];
+    if (w->note[0]) ep_text_printf(out, " (%s)", w->note);
+}
+
+static ep_status judge_median(const ep_claim *c, const series *s, size_t n, ep_error *err, ep_finding *f) {
+    double *v = ep_malloc_array(n, sizeof *v), *o = ep_malloc_array(n, sizeof *o);
+    if (!v || !o) {
+        free(v);
+        free(o);
+        return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for %zu instances", n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        v[i] = s->seen[i].value;
+        o[i] = s->other[i].value;
+    }
+    qsort(v, n, sizeof *v, ep_compare_double);
+    qsort(o, n, sizeof *o, ep_compare_double);
+    double value = (v[(n - 1) / 2] + v[n / 2]) / 2, other = (o[(n - 1) / 2] + o[n / 2]) / 2;
+    ep_dimension d = ep_metrics[c->term.metric].dimension;
+    f->surprise = ep_claim_surprise(c, value, other);
+    f->kind = f->surprise > 0 ? EP_VERDICT_BROKEN : EP_VERDICT_CONFIRMED;
+    ep_text_add(&f->seen, "median ");
+    ep_figure_print(&f->seen, d, value);
+    if (c->form == EP_CLAIM_TERM) {
+        ep_text_add(&f->seen, " against ");
+        ep_figure_print(&f->seen, d, other);
+    } else if (v[0] != v[n - 1]) {
+        ep_text_add(&f->seen, " (");
+        ep_figure_print(&f->seen, d, v[0]);
+        ep_text_add(&f->seen, " to ");
+        ep_figure_print(&f->seen, d, v[n - 1]);
+        ep_text_char(&f->seen, ')');
+    }
+    ep_text_printf(&f->seen, " of %zu instance%s", n, n == 1 ? "" : "s");
+    /* The instance nearest the median shows it. */
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (fabs(s->seen[i].value - value) < fabs(s->seen[best].value - value)) best = i;
+    f->witness = s->seen[best].witness;
+    free(v);
+    free(o);
+    return EP_OK;
+}
+
+/* "kernels > 0" is the smallest guess: a trace without any kernel breaks it, whatever the reason. */
+static bool asks_for_any(const ep_claim *c) {
+    if (c->form != EP_CLAIM_VALUE || c->term.metric != EP_METRIC_KERNELS || c->change != EP_CHANGE_NONE) return false;
+    double v = ep_quantity_value(c->low);
+    return (c->relation == EP_REL_GT && v == 0) || (c->relation == EP_REL_GE && v == 1) ||
+           (c->relation == EP_REL_NE && v == 0);
+}
+
+static ep_status judge(const ep_claim *c, const ep_subject *u, const ep_rows *instances, const series *s, ep_error *err,
+                       ep_finding *f) {
+    size_t n = instances->count, worst = 0, broken = 0, unknown = n;
+    double most = -1;
+    for (size_t i = 0; i < n; i++) {
+        double surprise = surprise_at(c, s, i);
+        if (isnan(surprise)) {
+            if (unknown == n) unknown = i;
+            continue;
+        }
+        broken += surprise > 0;
+        if (surprise > most) most = surprise, worst = i;
+    }
+    if (unknown < n && (broken == 0 || c->median)) {
+        bool none = !u->facts->health.device_recorded && u->facts->health.kernels == 0 && asks_for_any(c);
+        f->kind = none ? EP_VERDICT_BROKEN : EP_VERDICT_UNKNOWN;
+        f->surprise = none ? 1 : 0;
+        ep_text_printf(&f->seen, "%s%s", none ? "0: " : "", s->seen[unknown].why);
+        f->witness = none ? instances->rows[unknown] : EP_NO_INDEX;
+        return EP_OK;
+    }
+    if (c->median) return judge_median(c, s, n, err, f);
+    f->kind = broken ? EP_VERDICT_BROKEN : EP_VERDICT_CONFIRMED;
+    f->surprise = broken ? most : 0;
+    say_all(c, s, n, worst, broken, &f->seen);
+    f->witness = s->seen[worst].witness != EP_NO_INDEX ? s->seen[worst].witness : instances->rows[worst];
+    return EP_OK;
+}
+
+/* A kernel count that is wrong on the region's own thread may be right on all of them: worth saying. */
+static void say_other_threads(const ep_claim *c, const ep_subject *u, const ep_finding *f, const ep_rows *instances,
+                              series *s, ep_scope *scope, ep_text *out) {
+    if (f->kind != EP_VERDICT_BROKEN || c->term.metric != EP_METRIC_KERNELS || c->form != EP_CLAIM_VALUE ||
+        c->term.any_thread || instances->rows[0] == EP_NO_INDEX)
+        return;
+    ep_seen any;
+    if (!ep_scope_gather(u, instances->rows[0], true, scope)) return;
+    ep_measure(u, scope, &s->left, -1, &any);
+    if (!isnan(any.value) && any.value != s->seen[0].value) ep_text_printf(out, "; %.0f on any thread", any.value);
+}
+
+static void say_pattern(const ep_claim *c, const ep_finding *f, const series *s, ep_text *out) {
+    const char *p = c->term.pattern;
+    if (f->kind != EP_VERDICT_BROKEN || !s->left.names || s->seen[0].value != 0 || strpbrk(p, "*?")) return;
+    if (ep_class_by_name(p) == EP_CLASS_COUNT)
+        ep_text_printf(out, "; no kernel has this whole name, \"*%s*\" would look inside", p);
+}
+
+static bool prepare(const ep_guess *g, size_t first, size_t count, const ep_subject *u, size_t n, series *all) {
+    for (size_t i = 0; i < count; i++) {
+        const ep_claim *c = &g->claims[first + i];
+        series *s = &all[i];
+        s->seen = calloc(n, sizeof *s->seen);
+        s->other = calloc(n, sizeof *s->other);
+        if (!s->seen || !s->other || !ep_matcher_create(u, &c->term, &s->left) ||
+            !ep_matcher_create(u, &c->other, &s->right))
+            return false;
+    }
+    return true;
+}
+
+static bool measure_all(const ep_guess *g, size_t first, size_t count, const ep_subject *u, const ep_rows *instances,
+                        series *all, ep_scope scopes[2]) {
+    bool any = false;
+    for (size_t i = 0; i < count; i++) {
+        const ep_claim *c = &g->claims[first + i];
+        any |= c->term.any_thread || c->other.any_thread || c->term.metric == EP_METRIC_RECOMPILES;
+    }
+    for (size_t at = 0; at < instances->count; at++) {
+        if (!ep_scope_gather(u, instances->rows[at], false, &scopes[0])) return false;
+        if (any && !ep_scope_gather(u, instances->rows[at], true, &scopes[1])) return false;
+        for (size_t i = 0; i < count; i++) measure_claim(u, &g->claims[first + i], &scopes[0], &scopes[1], at, &all[i]);
+    }
+    return true;
+}
+
+static void judge_instances(const ep_claim *c, const ep_rows *instances, ep_finding *f) {
+    double n = instances->count == 1 && instances->rows[0] == EP_NO_INDEX ? 1 : (double)instances->count;
+    f->surprise = c->form == EP_CLAIM_TERM ? NAN : ep_claim_surprise(c, n, 0);
+    f->kind = isnan(f->surprise) ? EP_VERDICT_UNKNOWN : f->surprise > 0 ? EP_VERDICT_BROKEN : EP_VERDICT_CONFIRMED;
+    if (isnan(f->surprise)) f->surprise = 0;
+    f->witness = instances->count ? instances->rows[instances->count - 1] : EP_NO_INDEX;
+    ep_text_printf(&f->seen, "%.0f", n);
+}
+
+ep_status ep_check_block(const ep_guess *g, uint32_t block, const ep_subject *u, ep_error *err, ep_finding *findings) {
+    const ep_guess_block *b = &g->blocks[block];
+    ep_rows instances = {0};
+    ep_scope scopes[2] = {0};
+    size_t first = 0, count = 0;
+    while (first < g->claim_count && g->claims[first].block != block) first++;
+    while (first + count < g->claim_count && g->claims[first + count].block == block) count++;
+    series *all = calloc(count + 1, sizeof *all);
+    ep_status status = EP_OK;
+    bool ok = all && ep_block_instances(b, u, &instances) && prepare(g, first, count, u, instances.count + 1, all) &&
+              measure_all(g, first, count, u, &instances, all, scopes);
+    if (!ok) status = ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory to check a guess");
+    for (size_t i = 0; i < count && status == EP_OK; i++) {
+        const ep_claim *c = &g->claims[first + i];
+        ep_finding *f = &findings[first + i];
+        if (c->term.metric == EP_METRIC_INSTANCES && c->form <= EP_CLAIM_TERM)
+            judge_instances(c, &instances, f);
+        else if (instances.count == 0) {
+            f->kind = EP_VERDICT_UNKNOWN;
+            ep_no_instances(b, u, &f->seen);
+        } else {
+            status = judge(c, u, &instances, &all[i], err, f);
+            say_pattern(c, f, &all[i], &f->seen);
+            say_other_threads(c, u, f, &instances, &all[i], &scopes[1], &f->seen);
+        }
+    }
+    for (size_t i = 0; all && i < count; i++) {
+        free(all[i].seen);
+        free(all[i].other);
+        ep_matcher_free(&all[i].left);
+        ep_matcher_free(&all[i].right);
+    }
+    free(all);
+    free(instances.rows);
+    ep_scope_free(&scopes[0]);
+    ep_scope_free(&scopes[1]);
+    return status;
+}
