@@ -51,9 +51,41 @@ static inline bool ep_json_is_space(char c) {
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
+/* The first byte in [p, end) that is no blank, or end. */
 static inline const char *ep_json_skip_space(const char *p, const char *end) {
+    if (p < end && !ep_json_is_space(*p)) return p;
+    if (end - p > 1 && !ep_json_is_space(p[1])) return p + 1;
+#if defined(__SSE2__)
+    for (; end - p >= 16; p += 16) {
+        __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
+        __m128i tab_line = _mm_or_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8('\t')), _mm_cmpeq_epi8(v, _mm_set1_epi8('\n')));
+        __m128i blank_return =
+            _mm_or_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8(' ')), _mm_cmpeq_epi8(v, _mm_set1_epi8('\r')));
+        int mask = _mm_movemask_epi8(_mm_or_si128(tab_line, blank_return));
+        if (mask != 0xffff) return p + __builtin_ctz(~(unsigned)mask);
+    }
+#endif
     while (p < end && ep_json_is_space(*p)) p++;
     return p;
+}
+
+/* Do the n bytes at p equal those at `pattern`? Both must have EP_JSON_PATTERN readable bytes; n is at most that. */
+enum { EP_JSON_PATTERN = 32 };
+static inline bool ep_json_starts(const char *p, const char *pattern, unsigned n) {
+#if defined(__SSE2__)
+    __m128i a = _mm_loadu_si128((const __m128i *)(const void *)p);
+    __m128i b = _mm_loadu_si128((const __m128i *)(const void *)pattern);
+    uint32_t same = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(a, b));
+    if (n > 16) {
+        a = _mm_loadu_si128((const __m128i *)(const void *)(p + 16));
+        b = _mm_loadu_si128((const __m128i *)(const void *)(pattern + 16));
+        same |= (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(a, b)) << 16;
+    }
+    uint32_t wanted = n >= 32 ? UINT32_MAX : (UINT32_C(1) << n) - 1;
+    return (same & wanted) == wanted;
+#else
+    return memcmp(p, pattern, n) == 0;
+#endif
 }
 
 #endif

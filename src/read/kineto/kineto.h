@@ -3,6 +3,7 @@
 #define EP_READ_KINETO_H
 
 #include "base/json_read.h"
+#include "base/json_scan.h"
 #include "model/trace/trace.h"
 
 typedef enum kineto_field {
@@ -19,11 +20,22 @@ typedef enum kineto_arg {
 
 typedef enum kineto_keep { KEEP_COLUMN, KEEP_EXTRA, KEEP_DROP } kineto_keep;
 
-/* Finds a key's number; remembers which key followed which, since a writer writes them in one order. */
+enum { KEYS_MAX = 80 };
+
+/* A key as it stands in the text: quotes and colon too. */
+typedef struct kineto_pattern {
+    char text[EP_JSON_PATTERN];
+    uint8_t length; /* 0: too long for one */
+} kineto_pattern;
+
+/* Finds a key's number; remembers which key followed which, since a writer writes them in one order. Events of another
+ * kind have another order: `set` tells them apart. */
+enum { KEY_SETS = 16 };
 typedef struct kineto_keys {
     const struct kineto_key *rows;
-    uint8_t count, last;
-    uint8_t follows[96]; /* by key: the one that came after it last time; [count] for the first */
+    uint8_t count, last, set;
+    uint8_t follows[KEY_SETS][KEYS_MAX + 1]; /* by key: the one that came after it last time; [count] for the first */
+    kineto_pattern patterns[KEYS_MAX + 1];
 } kineto_keys;
 typedef struct kineto_key {
     const char *text;
@@ -76,6 +88,13 @@ typedef struct kineto_cut {
     int names_count;
 } kineto_cut;
 
+/* What was seen lately: texts, lanes and infos come again and again, and finding one here is cheaper than in the trace's
+ * own tables. An entry is only a guess and is compared in full. */
+enum { CACHE_TEXTS = 4096, CACHE_LANES = 64, CACHE_INFOS = 1024 };
+typedef struct kineto_cache {
+    uint32_t text[CACHE_TEXTS], lane[CACHE_LANES], info[CACHE_INFOS];
+} kineto_cache;
+
 typedef struct kineto_reader {
     ep_json_in json;
     ep_stream_in *stream;
@@ -97,6 +116,7 @@ typedef struct kineto_reader {
     bool saw_events, saw_schema, saw_kineto; /* traceEvents; keys only Kineto writes; an event of a known kind */
     ep_text schema;
     kineto_cut cut;
+    kineto_cache cache;
     int passes, pass;
 } kineto_reader;
 

@@ -19,11 +19,9 @@ static bool stop(cursor *c, fast_result why) {
     return false;
 }
 
-static bool skip_space(cursor *c) {
-    const char *p = c->p;
-    while (p < c->end && ep_json_is_space(*p)) p++;
-    c->p = p;
-    return p < c->end ? true : stop(c, FAST_MORE);
+static inline bool skip_space(cursor *c) {
+    c->p = ep_json_skip_space(c->p, c->end);
+    return c->p < c->end ? true : stop(c, FAST_MORE);
 }
 
 static bool is_hex(char c) {
@@ -38,7 +36,7 @@ static const char *skip_escape(const char *p, const char *end) {
 }
 
 /* Reads over a string; c->p is its opening quote. *plain: it holds no escape. */
-static bool skip_string(cursor *c, bool *plain) {
+static inline bool skip_string(cursor *c, bool *plain) {
     const char *p = c->p + 1;
     *plain = true;
     for (;;) {
@@ -66,6 +64,11 @@ static const char *skip_digits(const char *p, const char *end) {
     return p;
 }
 
+/* What stands behind a number. */
+static inline bool ends_number(char c) {
+    return c == ',' || c == '}' || c == ']' || ep_json_is_space(c);
+}
+
 static bool skip_number(cursor *c) {
     const char *p = c->p, *end = c->end;
     if (*p == '-') p++;
@@ -85,10 +88,30 @@ static bool skip_number(cursor *c) {
         if (p == exponent) return stop(c, p == end ? FAST_MORE : FAST_ODD);
     }
     if (p == end) return stop(c, FAST_MORE);
-    /* A letter behind digits: a word like 1.#INF. */
-    if (!ep_json_is_space(*p) && *p != ',' && *p != ']' && *p != '}') return stop(c, FAST_ODD);
+    if (!ends_number(*p)) return stop(c, FAST_ODD); /* a word like 1.#INF */
     c->p = p;
     return true;
+}
+
+/* The same for digits, or digits with decimals, that sixteen bytes hold: without a loop, whose length nobody foresees. */
+static inline bool skip_short_number(cursor *c) {
+#if defined(__SSE2__)
+    if (c->end - c->p >= 17) {
+        __m128i v = _mm_loadu_si128((const __m128i *)(const void *)c->p);
+        __m128i digit = _mm_sub_epi8(v, _mm_set1_epi8('0'));
+        unsigned others = ~(unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(digit, _mm_set1_epi8(9)), digit));
+        unsigned n = (unsigned)__builtin_ctz(others | 1u << 16);
+        if (n && c->p[n] == '.' && n < 15) {
+            unsigned m = (unsigned)__builtin_ctz((others | 1u << 16) >> (n + 1));
+            n = m ? n + 1 + m : 0;
+        }
+        if (n && ends_number(c->p[n])) {
+            c->p += n;
+            return true;
+        }
+    }
+#endif
+    return skip_number(c);
 }
 
 static bool skip_word(cursor *c) {
@@ -146,6 +169,38 @@ static bool skip_container(cursor *c, int depth) {
     return true;
 }
 
+/* The arrays that Kineto writes, in the one form it writes them in: numbers, plain strings and more arrays, parted by
+ * ", ". False, and nothing read, for everything else. */
+static bool skip_plain_array(cursor *c) {
+    const char *p = c->p, *end = c->end - 1; /* one byte ahead can always be looked at */
+    int depth = 0;
+    while (p < end) {
+        if (*p == '[') { /* a value must stand here */
+            p++;
+            depth++;
+            if (p < end && *p != ']') continue;
+        } else if (*p == '"') {
+            p = ep_json_scan(p + 1, end);
+            if (p >= end || *p != '"') return false;
+            p++;
+        } else {
+            const char *digits = p += *p == '-';
+            while (p < end && (unsigned)(*p - '0') < 10) p++;
+            if (p == digits) return false;
+        }
+        while (p < end && *p == ']') {
+            p++;
+            if (--depth == 0) {
+                c->p = p;
+                return true;
+            }
+        }
+        if (p >= end || *p != ',' || p[1] != ' ') return false;
+        p += 2;
+    }
+    return false;
+}
+
 static bool skip_value(cursor *c, int depth) {
     bool plain;
     switch (*c->p) {
@@ -153,31 +208,52 @@ static bool skip_value(cursor *c, int depth) {
         if (!skip_string(c, &plain)) return false;
         if (!plain) c->loose = true;
         return true;
-    case '{':
-    case '[': return skip_container(c, depth);
+    case '[':
+        if (skip_plain_array(c)) return true;
+        return skip_container(c, depth);
+    case '{': return skip_container(c, depth);
     case 't':
     case 'f':
     case 'n': return skip_word(c);
-    default: return skip_number(c);
+    default: return skip_short_number(c);
     }
 }
 
-/* A key, its colon and the blank behind; leaves the key's inside in *key. */
-static bool read_key(cursor *c, slice *key) {
+enum { AHEAD = 64 }; /* with that many bytes in the window, a few may be looked at without asking */
+
+/* A key, its colon and the blank behind; leaves the key's inside in *key and returns its number, -1 on a stop. */
+static int read_key(cursor *c, kineto_keys *keys, slice *key) {
     const char *from = c->p + 1;
+    int guess = keys->follows[keys->set][keys->last];
+    const kineto_pattern *pattern = &keys->patterns[guess];
+    if (c->end - c->p >= AHEAD && pattern->length && ep_json_starts(c->p, pattern->text, pattern->length)) {
+        *key = (slice){from, pattern->length - 3u};
+        keys->last = (uint8_t)guess;
+        c->p += pattern->length;
+        if (c->p[0] == ' ' && c->p[1] > ' ') {
+            c->p++;
+            return guess;
+        }
+        return skip_space(c) ? guess : -1;
+    }
     bool plain;
-    if (*c->p != '"') return stop(c, FAST_ODD);
-    if (!skip_string(c, &plain)) return false;
-    if (!plain) return stop(c, FAST_ODD);
+    if (*c->p != '"') return stop(c, FAST_ODD) - 1;
+    if (!skip_string(c, &plain)) return -1;
+    if (!plain) return stop(c, FAST_ODD) - 1;
     *key = (slice){from, (size_t)(c->p - 1 - from)};
-    if (!skip_space(c)) return false;
-    if (*c->p != ':') return stop(c, FAST_ODD);
+    if (!skip_space(c)) return -1;
+    if (*c->p != ':') return stop(c, FAST_ODD) - 1;
     c->p++;
-    return skip_space(c);
+    return skip_space(c) ? kineto_keys_find(keys, key->s, key->n) : -1;
 }
 
 /* After a member: true if another one follows; c->p at it. *closed: the object ended. */
-static bool next_member(cursor *c, bool *closed) {
+static inline bool next_member(cursor *c, bool *closed) {
+    *closed = false;
+    if (c->end - c->p >= AHEAD && c->p[0] == ',' && c->p[1] == ' ' && c->p[2] == '"') {
+        c->p += 2;
+        return true;
+    }
     if (!skip_space(c)) return false;
     *closed = *c->p == '}';
     if (*closed) {
@@ -213,12 +289,12 @@ static bool read_args(kineto_reader *r, cursor *c) {
     if (closed) c->p++;
     while (!closed) {
         slice key;
-        if (!read_key(c, &key)) return false;
+        int arg = read_key(c, &r->args, &key);
+        if (arg < 0) return false;
         slice value = {c->p, 0};
         c->loose = false;
-        if (!skip_value(c, 2)) return false;
+        if ((unsigned)(*c->p - '0') < 10 ? !skip_short_number(c) : !skip_value(c, 2)) return false;
         value.n = (size_t)(c->p - value.s);
-        int arg = kineto_keys_find(&r->args, key.s, key.n);
         bool wanted = arg != ARG_UNKNOWN && kineto_arg_rows[arg].keep != KEEP_DROP;
         if (wanted && c->loose && !tighten(r, &value)) return stop(c, FAST_ODD);
         if (wanted) kineto_set_arg(r, e, (kineto_arg)arg, key, value);
@@ -232,7 +308,7 @@ static bool read_field(kineto_reader *r, cursor *c, kineto_field field) {
     if (field == FIELD_ARGS) return read_args(r, c);
     const char *value = c->p;
     if (*value != '"') {
-        if (!skip_value(c, 1)) return false;
+        if ((unsigned)(*value - '0') < 10 ? !skip_short_number(c) : !skip_value(c, 1)) return false;
         if (field != FIELD_UNKNOWN && *value != '{' && *value != '[')
             kineto_set_field(&r->raw, field, (slice){value, (size_t)(c->p - value)}, false);
         return true;
@@ -240,7 +316,10 @@ static bool read_field(kineto_reader *r, cursor *c, kineto_field field) {
     bool plain;
     if (!skip_string(c, &plain)) return false;
     if (!plain && field != FIELD_UNKNOWN) return stop(c, FAST_ODD);
-    kineto_set_field(&r->raw, field, (slice){value + 1, (size_t)(c->p - value - 2)}, true);
+    slice inside = {value + 1, (size_t)(c->p - value - 2)};
+    kineto_set_field(&r->raw, field, inside, true);
+    if (field == FIELD_PH) r->fields.set = (uint8_t)r->raw.phase % KEY_SETS;
+    if (field == FIELD_CAT && inside.n) r->args.set = ((uint8_t)inside.s[inside.n - 1] * 5u + inside.n * 3u) % KEY_SETS;
     return true;
 }
 
@@ -250,8 +329,8 @@ fast_result kineto_fast_event(kineto_reader *r, const char *p, const char *end, 
     if (*c.p == '}') return FAST_ODD; /* an empty object is damage, and counted */
     for (bool closed = false; !closed;) {
         slice key;
-        if (!read_key(&c, &key)) return c.why;
-        int field = kineto_keys_find(&r->fields, key.s, key.n);
+        int field = read_key(&c, &r->fields, &key);
+        if (field < 0) return c.why;
         if (!read_field(r, &c, (kineto_field)field) || !next_member(&c, &closed)) return c.why;
     }
     r->raw.any = true;

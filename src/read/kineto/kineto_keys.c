@@ -17,15 +17,25 @@ void kineto_keys_init(kineto_keys *k, const kineto_key *rows, int count) {
     memset(k, 0, sizeof *k);
     k->rows = rows;
     k->count = k->last = (uint8_t)count;
+    for (int i = 0; i < count; i++) {
+        kineto_pattern *p = &k->patterns[i];
+        if (rows[i].length + 3u > sizeof p->text) continue;
+        p->text[0] = '"';
+        memcpy(p->text + 1, rows[i].text, rows[i].length);
+        memcpy(p->text + 1 + rows[i].length, "\":", 2);
+        p->length = (uint8_t)(rows[i].length + 3);
+    }
 }
 
+_Static_assert((int)ARG_UNKNOWN < (int)KEYS_MAX, "KEYS_MAX is too small");
+
 int kineto_keys_find(kineto_keys *k, const char *s, size_t n) {
-    int guess = k->follows[k->last];
+    int guess = k->follows[k->set][k->last];
     if (k->rows[guess].length != n || memcmp(k->rows[guess].text, s, n) != 0)
         for (guess = 0; guess < k->count; guess++)
             if (k->rows[guess].length == n && memcmp(k->rows[guess].text, s, n) == 0) break;
     if (guess == k->count) return guess;
-    k->follows[k->last] = (uint8_t)guess;
+    k->follows[k->set][k->last] = (uint8_t)guess;
     k->last = (uint8_t)guess;
     return guess;
 }
@@ -36,6 +46,7 @@ void kineto_raw_begin(kineto_reader *r, int64_t offset) {
     ep_event_info *i = &r->raw.info;
     i->bytes = i->flops = i->bytes_read = i->bytes_written = i->graph_id = -1;
     r->fields.last = r->fields.count;
+    r->fields.set = r->args.set = 0;
     r->args.last = r->args.count;
     r->extra.len = 0;
     if (r->slow.head) ep_arena_free(&r->slow);

@@ -11,9 +11,37 @@ static ep_status no_memory(const kineto_reader *r) {
     return ep_fail(r->err, EP_ERROR_OUT_OF_MEMORY, "no memory for %lld events", (long long)r->events);
 }
 
+static uint64_t mix(uint64_t h, uint64_t v) {
+    return (h ^ v) * 0x9e3779b97f4a7c15u;
+}
+
+/* A few bytes of a text stand for it: the ends and the middle. */
+static size_t text_place(slice v) {
+    uint64_t first, last, middle = 0;
+    if (v.n >= 8) {
+        memcpy(&first, v.s, 8);
+        memcpy(&last, v.s + v.n - 8, 8);
+        memcpy(&middle, v.s + (v.n - 8) / 2, 8);
+    } else if (v.n >= 4) {
+        uint32_t a, b;
+        memcpy(&a, v.s, 4);
+        memcpy(&b, v.s + v.n - 4, 4);
+        first = a;
+        last = b;
+    } else {
+        first = (unsigned char)v.s[0];
+        last = (uint64_t)(unsigned char)v.s[v.n / 2] << 8 | (unsigned char)v.s[v.n - 1];
+    }
+    return mix(mix(mix(v.n, first), middle), last) >> 52;
+}
+
 /* The number of a text, or of nothing. */
 static uint32_t text_id(kineto_reader *r, slice v) {
-    return v.n ? ep_trace_string(r->trace, v.s, v.n) : 0;
+    if (!v.n) return 0;
+    ep_intern *strings = &r->trace->strings;
+    uint32_t *place = &r->cache.text[text_place(v) % CACHE_TEXTS], id = *place;
+    if (id && id < strings->count && strings->len[id] == v.n && memcmp(strings->text[id], v.s, v.n) == 0) return id;
+    return *place = ep_trace_string(r->trace, v.s, v.n);
 }
 
 /* The number of a JSON value as text: a string's inside, decoded; anything else as it stands. */
@@ -61,7 +89,20 @@ static uint32_t lane_of(kineto_reader *r, ep_event_kind kind, uint32_t pid) {
         device = e->has_device ? e->device : trailing_number(e->pid);
         stream = e->has_stream ? e->stream : trailing_number(e->tid);
     }
-    return ep_trace_lane(r->trace, pid, tid, device, stream);
+    ep_trace *t = r->trace;
+    uint32_t *place = &r->cache.lane[(tid + (uint64_t)stream * 7) % CACHE_LANES];
+    const ep_lane *l = *place < t->lane_count ? &t->lanes[*place] : NULL;
+    if (l && l->pid == pid && l->tid == tid && l->device == device && l->stream == stream) return *place;
+    return *place = ep_trace_lane(t, pid, tid, device, stream);
+}
+
+static uint32_t info_id(kineto_reader *r, const ep_event_info *i) {
+    ep_trace *t = r->trace;
+    uint64_t h = mix(mix(i->input_dims, i->concrete_inputs), (uint64_t)i->bytes);
+    h = mix(mix(h, (uint64_t)i->grid[0] << 32 | i->extra), (uint64_t)i->graph_id);
+    uint32_t *place = &r->cache.info[(h >> 40) % CACHE_INFOS];
+    if (*place && *place < t->info_count && memcmp(&t->infos[*place], i, sizeof *i) == 0) return *place;
+    return *place = ep_trace_info(t, i);
 }
 
 static bool store_info(kineto_reader *r, uint32_t row) {
@@ -77,7 +118,7 @@ static bool store_info(kineto_reader *r, uint32_t row) {
         i->extra = text_id(r, (slice){ep_text_str(&r->extra), r->extra.len});
     }
     if (e->dims.n) r->trace->has_shapes = true;
-    uint32_t id = ep_trace_info(r->trace, i);
+    uint32_t id = info_id(r, i);
     r->trace->info[row] = id;
     return id != EP_NO_INDEX && !r->extra.failed;
 }
