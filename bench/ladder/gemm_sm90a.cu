@@ -202,12 +202,12 @@ int main() {
     cudaStream_t s;
     CK(cudaStreamCreate(&s));
     Kernel kernels[] = {
-        {(const void *)ep_bf16_geglu_sm90a_t128x128c2_eager, 256, 4, 2, true, "geglu t128x128c2 eager"},
-        {(const void *)ep_bf16_geglu_sm90a_t128x128c2_fewest, 256, 4, 2, true, "geglu t128x128c2 fewest"},
-        {(const void *)ep_bf16_geglu_sm90a_t128x64c1_eager, 128, 6, 1, true, "geglu t128x64c1 eager"},
-        {(const void *)ep_bf16_gemm_sm90a_t128x256c2, 256, 3, 2, false, "gemm t128x256c2"},
-        {(const void *)ep_bf16_gemm_sm90a_t128x192c2, 192, 4, 2, false, "gemm t128x192c2"},
-        {(const void *)ep_bf16_gemm_sm90a_t128x128c1, 128, 5, 1, false, "gemm t128x128c1"},
+        {(const void *)ep_bf16_gated_gemm_gelu_tanh_sm90a_t128x128c2_eager, 256, 4, 2, true, "geglu t128x128c2 eager"},
+        {(const void *)ep_bf16_gated_gemm_gelu_tanh_sm90a_t128x128c2_fewest, 256, 4, 2, true, "geglu t128x128c2 fewest"},
+        {(const void *)ep_bf16_gated_gemm_gelu_tanh_sm90a_t128x64c1_eager, 128, 6, 1, true, "geglu t128x64c1 eager"},
+        {(const void *)ep_bf16_gemm_none_sm90a_t128x256c2_eager, 256, 3, 2, false, "gemm t128x256c2"},
+        {(const void *)ep_bf16_gemm_none_sm90a_t128x192c2_eager, 192, 4, 2, false, "gemm t128x192c2"},
+        {(const void *)ep_bf16_gemm_none_sm90a_t128x128c1_eager, 128, 5, 1, false, "gemm t128x128c1"},
     };
     struct Shape {
         int m, k, n;
@@ -321,10 +321,10 @@ int main() {
                 a.x_row = a.k;
                 a.w0_row = a.w1_row = a.k;
                 a.y_row = a.n;
-                const void *fn = part ? (sh.m <= 8 ? (const void *)ep_bf16_gemm_decode_sm80_m8
-                                                   : (const void *)ep_bf16_gemm_decode_sm80_m16)
-                                      : (sh.m <= 8 ? (const void *)ep_bf16_geglu_decode_sm80_m8_eager
-                                                   : (const void *)ep_bf16_geglu_decode_sm80_m16_eager);
+                const void *fn = part ? (sh.m <= 8 ? (const void *)ep_bf16_gemm_none_decode_sm80_m8_eager
+                                                   : (const void *)ep_bf16_gemm_none_decode_sm80_m16_eager)
+                                      : (sh.m <= 8 ? (const void *)ep_bf16_gated_gemm_gelu_tanh_decode_sm80_m8_eager
+                                                   : (const void *)ep_bf16_gated_gemm_gelu_tanh_decode_sm80_m16_eager);
                 cudaLaunchConfig_t c = {};
                 c.gridDim = (a.n + 15) / 16;
                 c.blockDim = 256;

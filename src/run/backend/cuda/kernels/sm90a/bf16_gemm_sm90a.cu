@@ -10,25 +10,35 @@
     }
 
 #define EP_GATED_ROUNDINGS(dtype, TYPE, act, ACT)                                                                      \
-    EP_GEMM(ep_##dtype##_##act##_sm90a_t128x128c2_eager, TYPE, 256, 4, 2, true, ACT, true)                             \
-    EP_GEMM(ep_##dtype##_##act##_sm90a_t128x128c2_fewest, TYPE, 256, 4, 2, true, ACT, false)                           \
-    EP_GEMM(ep_##dtype##_##act##_sm90a_t128x64c1_eager, TYPE, 128, 6, 1, true, ACT, true)                              \
-    EP_GEMM(ep_##dtype##_##act##_sm90a_t128x64c1_fewest, TYPE, 128, 6, 1, true, ACT, false)
+    EP_GEMM(ep_##dtype##_gated_gemm_##act##_sm90a_t128x128c2_eager, TYPE, 256, 4, 2, true, ACT, true)                             \
+    EP_GEMM(ep_##dtype##_gated_gemm_##act##_sm90a_t128x128c2_fewest, TYPE, 256, 4, 2, true, ACT, false)                           \
+    EP_GEMM(ep_##dtype##_gated_gemm_##act##_sm90a_t128x64c1_eager, TYPE, 128, 6, 1, true, ACT, true)                              \
+    EP_GEMM(ep_##dtype##_gated_gemm_##act##_sm90a_t128x64c1_fewest, TYPE, 128, 6, 1, true, ACT, false)
 
 #define EP_GATED(dtype, TYPE)                                                                                          \
-    EP_GATED_ROUNDINGS(dtype, TYPE, geglu, ACT_GELU_TANH)                                                              \
-    EP_GATED_ROUNDINGS(dtype, TYPE, geglu_erf, ACT_GELU_ERF)                                                           \
-    EP_GATED_ROUNDINGS(dtype, TYPE, swiglu, ACT_SILU)                                                                  \
-    EP_GATED_ROUNDINGS(dtype, TYPE, reglu, ACT_RELU)
+    EP_GATED_ROUNDINGS(dtype, TYPE, gelu_tanh, ACT_GELU_TANH)                                                              \
+    EP_GATED_ROUNDINGS(dtype, TYPE, gelu_erf, ACT_GELU_ERF)                                                           \
+    EP_GATED_ROUNDINGS(dtype, TYPE, silu, ACT_SILU)                                                                  \
+    EP_GATED_ROUNDINGS(dtype, TYPE, relu, ACT_RELU)
+
+#define EP_PLAIN_ACT(dtype, TYPE, act, ACT)                                                                            \
+    EP_GEMM(ep_##dtype##_gemm_##act##_sm90a_t128x256c2_eager, TYPE, 256, 3, 2, false, ACT, true)                       \
+    EP_GEMM(ep_##dtype##_gemm_##act##_sm90a_t128x256c2_fewest, TYPE, 256, 3, 2, false, ACT, false)                     \
+    EP_GEMM(ep_##dtype##_gemm_##act##_sm90a_t128x128c1_eager, TYPE, 128, 5, 1, false, ACT, true)                       \
+    EP_GEMM(ep_##dtype##_gemm_##act##_sm90a_t128x128c1_fewest, TYPE, 128, 5, 1, false, ACT, false)
 
 #define EP_PLAIN(dtype, TYPE)                                                                                          \
-    EP_GEMM(ep_##dtype##_gemm_sm90a_t128x256c2, TYPE, 256, 3, 2, false, ACT_NONE, true)                                \
-    EP_GEMM(ep_##dtype##_gemm_sm90a_t128x192c2, TYPE, 192, 4, 2, false, ACT_NONE, true)                                \
-    EP_GEMM(ep_##dtype##_gemm_sm90a_t128x128c1, TYPE, 128, 5, 1, false, ACT_NONE, true)
+    EP_PLAIN_ACT(dtype, TYPE, none, ACT_NONE)                                                                          \
+    EP_PLAIN_ACT(dtype, TYPE, gelu_tanh, ACT_GELU_TANH)                                                                \
+    EP_PLAIN_ACT(dtype, TYPE, gelu_erf, ACT_GELU_ERF)                                                                  \
+    EP_PLAIN_ACT(dtype, TYPE, silu, ACT_SILU)                                                                          \
+    EP_PLAIN_ACT(dtype, TYPE, relu, ACT_RELU)                                                                          \
+    EP_GEMM(ep_##dtype##_gemm_none_sm90a_t128x192c2_eager, TYPE, 192, 4, 2, false, ACT_NONE, true)                     \
+    EP_GEMM(ep_##dtype##_gemm_none_sm90a_t128x192c2_fewest, TYPE, 192, 4, 2, false, ACT_NONE, false)
 
 EP_GATED(bf16, bf16_type)
 EP_PLAIN(bf16, bf16_type)
-#ifdef EP_F16
+#ifndef EP_GEMM_NO_F16
 EP_GATED(f16, f16_type)
 EP_PLAIN(f16, f16_type)
 #endif

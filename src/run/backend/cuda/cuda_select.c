@@ -1,0 +1,73 @@
+/* Selection by estimated time: tiles per wave over the chip's multiprocessors, by a rate for each tile as measured. */
+#include "cuda_select.h"
+
+#include "model/op/op.h"
+
+const cuda_gemm_row cuda_gemm_rows[] = {
+#define EP_CUDA_GEMM(form, gated, min_major, only_major, tm, tn, stages, cluster, max_m, acts, why)                    \
+    {#form, gated, min_major, only_major, tm, tn, stages, cluster, max_m, acts, why},
+#include "cuda_kernels.def"
+#undef EP_CUDA_GEMM
+};
+enum { ROWS = sizeof cuda_gemm_rows / sizeof *cuda_gemm_rows };
+const size_t cuda_gemm_row_count = ROWS;
+
+/* Names by [act][rounding][bf16 or f16]. */
+#define NAME(kind, form, act, rounding) {"ep_bf16_" kind act "_" form rounding, "ep_f16_" kind act "_" form rounding}
+#define BOTH(kind, form, act) {NAME(kind, form, act, "_eager"), NAME(kind, form, act, "_fewest")}
+#define KIND_true "gated_gemm_"
+#define KIND_false "gemm_"
+static const char *const names[ROWS][EP_ACT_COUNT][2][2] = {
+#define EP_CUDA_GEMM(form, gated, min_major, only_major, tm, tn, stages, cluster, max_m, acts, why)                    \
+    {BOTH(KIND_##gated, #form, "none"), BOTH(KIND_##gated, #form, "gelu_tanh"), BOTH(KIND_##gated, #form, "gelu_erf"), \
+     BOTH(KIND_##gated, #form, "silu"), BOTH(KIND_##gated, #form, "relu")},
+#include "cuda_kernels.def"
+#undef EP_CUDA_GEMM
+};
+
+const char *cuda_gemm_name(int row, ep_dtype dtype, ep_act act, ep_rounding rounding) {
+    return names[row][act][rounding == EP_ROUNDING_FEWEST][dtype == EP_DTYPE_F16];
+}
+
+static const char *passed_over(const cuda_shape *s, const cuda_gemm_row *r) {
+    if (s->dtype != EP_DTYPE_BF16 && s->dtype != EP_DTYPE_F16) return "only bf16 and f16";
+    if (r->gated != s->gated) return r->gated ? "for gated products" : "for plain products";
+    if (s->major < r->min_major) return "needs a newer chip";
+    if (r->only_major && s->major != r->only_major) return "compiled for another chip";
+    if (r->max_m && s->m > r->max_m) return "more rows than it takes";
+    if (!r->plain_acts && s->act != EP_ACT_NONE) return "has no activation in its epilogue";
+    if (s->gated && s->act == EP_ACT_NONE) return "gated products have an activation";
+    return NULL;
+}
+
+/* Least time in units of one tile column's product: waves of tiles times columns, narrow tiles read x more often. */
+static double estimate(const cuda_shape *s, const cuda_gemm_row *r) {
+    int64_t tiles_m = (s->m + r->tile_m * r->cluster - 1) / (r->tile_m * r->cluster) * r->cluster;
+    int64_t tiles = tiles_m * ((s->n + r->tile_n - 1) / r->tile_n);
+    int64_t waves = (tiles + s->sm_count - 1) / s->sm_count;
+    int columns = s->gated ? 2 * r->tile_n : r->tile_n;
+    double rate = columns >= 256 ? 1.0 : columns >= 192 ? 0.93 : 0.86;
+    return (double)waves * columns / rate;
+}
+
+int cuda_select(const cuda_shape *s) {
+    int best = -1;
+    double least = 0;
+    for (int i = 0; i < ROWS; i++) {
+        const cuda_gemm_row *r = &cuda_gemm_rows[i];
+        if (passed_over(s, r)) continue;
+        if (r->max_m) return i;
+        double t = estimate(s, r);
+        if (best < 0 || t < least) {
+            best = i;
+            least = t;
+        }
+    }
+    return best;
+}
+
+const char *cuda_select_reason(const cuda_shape *s, int row) {
+    const char *why = passed_over(s, &cuda_gemm_rows[row]);
+    if (why) return why;
+    return cuda_select(s) == row ? cuda_gemm_rows[row].why : "another tile is estimated to end sooner";
+}

@@ -1,0 +1,33 @@
+/* Which ahead-of-time GEMM kernel runs a shape, and why. No device is asked, so recorded machines test it anywhere. */
+#ifndef EP_CUDA_SELECT_H
+#define EP_CUDA_SELECT_H
+
+#include <epilogue/ops.h>
+
+typedef struct cuda_gemm_row {
+    const char *form;
+    bool gated;
+    int min_major, only_major, tile_m, tile_n, stages, cluster, max_m;
+    bool plain_acts;
+    const char *why;
+} cuda_gemm_row;
+
+typedef struct cuda_shape {
+    int64_t m, n, k;
+    ep_dtype dtype;
+    bool gated;
+    ep_act act;
+    int major, sm_count;
+} cuda_shape;
+
+extern const cuda_gemm_row cuda_gemm_rows[];
+extern const size_t cuda_gemm_row_count;
+
+/* The row's index, or -1: no kernel of ours for it (f32, an older chip). */
+int cuda_select(const cuda_shape *shape);
+/* Why a row was passed over for the shape, or why it was taken; static text. */
+const char *cuda_select_reason(const cuda_shape *shape, int row);
+/* The symbol of a row for dtype, act and rounding; static text. */
+const char *cuda_gemm_name(int row, ep_dtype dtype, ep_act act, ep_rounding rounding);
+
+#endif

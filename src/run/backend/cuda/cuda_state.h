@@ -1,0 +1,114 @@
+/* One device as a backend sees it: stream, memory, kernels, cuBLASLt. Counted: storages keep it alive, so that tensors
+ * may outlive their context. */
+#ifndef EP_CUDA_STATE_H
+#define EP_CUDA_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "driver.h"
+#include "run/backend/backend.h"
+
+typedef struct cuda_block { /* a free block of device memory */
+    cu_ptr p;
+    size_t bytes;
+} cuda_block;
+
+typedef struct cuda_bin {
+    size_t bytes;
+    cuda_block *blocks;
+    size_t count, cap;
+} cuda_bin;
+
+typedef struct cuda_memory {
+    pthread_mutex_t lock;
+    cuda_bin *bins;
+    size_t bin_count, bin_cap;
+    struct cuda_storage *spare; /* storage structs for reuse */
+    ep_memory_stats stats;
+    void *pinned; /* staging for host copies */
+    size_t pinned_bytes;
+} cuda_memory;
+
+typedef struct cuda_gemm_entry cuda_gemm_entry;
+
+typedef struct cuda_state {
+    atomic_int refs;
+    const cu_driver *cu;
+    cu_device device;
+    int index;
+    cu_context context;
+    cu_stream stream;
+    int sm_count, major, minor, l2_bytes, shared_optin;
+    char name[96];
+    cuda_memory memory;
+
+    const lt_library *lt; /* NULL: not found; gemm says so */
+    lt_handle lt_handle;
+    cu_ptr workspace; /* of cuBLASLt */
+    size_t workspace_bytes;
+    cuda_gemm_entry **gemms; /* open addressing by key */
+    size_t gemm_count, gemm_slots;
+
+    cu_module *modules; /* ahead-of-time images, loaded on first use */
+    struct cuda_function_entry *functions;
+    size_t function_count, function_slots;
+    cu_result sticky; /* the first device error that cannot be left behind */
+    bool capturing;   /* the stream is being captured into a graph */
+} cuda_state;
+
+ep_status cuda_state_open(int index, ep_error *err, cuda_state **out);
+void cuda_state_release(cuda_state *s);
+/* Makes the device's context current on the calling thread and reports a sticky error. */
+ep_status cuda_enter(cuda_state *s, ep_error *err);
+/* Records a failed result; errors that leave the context unusable stick. */
+ep_status cuda_result(cuda_state *s, cu_result result, const char *what, ep_error *err);
+
+/* cuda_memory.c */
+ep_status cuda_memory_open(cuda_state *s, ep_error *err);
+void cuda_memory_close(cuda_state *s);
+ep_status cuda_storage_create(cuda_state *s, size_t bytes, ep_error *err, ep_storage **out);
+ep_status cuda_copy_to_host(cuda_state *s, const ep_tensor *x, ep_tensor *host, ep_error *err);
+ep_status cuda_copy_from_host(cuda_state *s, const ep_tensor *host, ep_tensor *x, ep_error *err);
+void cuda_memory_stats(cuda_state *s, ep_memory_stats *out);
+
+/* cuda_launch.c */
+typedef struct cuda_launch {
+    const char *name; /* the kernel's symbol and its name in traces; static */
+    unsigned grid[3], block, shared_bytes, cluster;
+    bool programmatic; /* may start before the previous grid ends; the kernel waits for it itself */
+    int64_t flops, bytes_read, bytes_written;
+} cuda_launch;
+/* Runs an ahead-of-time kernel by name, passing the probe. EP_ERROR_NOT_BUILT where this build has no such kernel. */
+ep_status cuda_run(cuda_state *s, const cuda_launch *launch, void **params, ep_error *err);
+/* The same for a function handle (generated code). */
+ep_status cuda_run_function(cuda_state *s, cu_function function, const cuda_launch *launch, void **params,
+                            ep_error *err);
+bool cuda_has_kernel(cuda_state *s, const char *name);
+void cuda_launch_close(cuda_state *s);
+
+/* gemm_cublaslt.c */
+ep_status cuda_gemm(cuda_state *s, const ep_gemm *g, ep_error *err);
+void cuda_gemm_close(cuda_state *s);
+
+/* cuda_pointwise.c, cuda_reduce.c, cuda_tuned.c */
+ep_status cuda_pointwise(ep_backend *b, ep_op op, int count, const ep_tensor *const *in, ep_tensor *out, ep_error *err);
+ep_status cuda_copy(ep_backend *b, const ep_tensor *in, ep_tensor *out, ep_error *err);
+ep_status cuda_reduce(ep_backend *b, ep_op op, const ep_attr *attr, const ep_tensor *x, ep_tensor *out, ep_error *err);
+ep_status cuda_norm(ep_backend *b, ep_op op, const ep_attr *attr, int count, const ep_tensor *const *in,
+                    ep_tensor *out, ep_error *err);
+ep_status cuda_gated(ep_backend *b, ep_act act, ep_rounding rounding, const ep_tensor *gate, const ep_tensor *up,
+                     ep_tensor *out, ep_error *err);
+ep_status cuda_gated_backward(ep_backend *b, ep_act act, ep_rounding rounding, const ep_tensor *dy,
+                              const ep_tensor *gate, const ep_tensor *up, ep_tensor *dgate, ep_tensor *dup,
+                              ep_error *err);
+ep_status cuda_pack(ep_backend *b, const ep_pack_request *request, ep_error *err, ep_packed **out);
+void cuda_pack_free(ep_backend *b, ep_packed *p);
+int64_t cuda_pack_bytes(const ep_packed *p);
+ep_status cuda_tuned(ep_backend *b, const ep_tuned_call *call, ep_error *err);
+
+static inline cuda_state *cuda_of(const ep_backend *b) {
+    return b->state;
+}
+
+#endif

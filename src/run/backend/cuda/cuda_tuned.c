@@ -1,0 +1,254 @@
+/* Tuned blocks on the device: weights stay where they are if the copy engine can read them (rows of 16-byte multiples),
+ * else they are packed once; a kernel is selected by shape; f32 runs by cuBLASLt and the pointwise gated kernel. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_select.h"
+#include "cuda_state.h"
+
+struct ep_packed {
+    cuda_state *state;
+    ep_dtype dtype;
+    int64_t k, n;
+    const void *w[2]; /* w[1] NULL: plain */
+    int64_t row[2], col[2];
+    ep_storage *own[2]; /* packed copies */
+    int64_t bytes;
+};
+
+/* As kernels/sm90a/gemm_sm90a.cuh and kernels/sm80/decode_sm80.cuh declare them. */
+typedef struct gemm_args {
+    int32_t m, n, k, tiles_m, tiles_n, group_m;
+    const void *bias0, *bias1, *residual;
+    int64_t residual_row;
+} gemm_args;
+
+typedef struct decode_args {
+    const void *x, *w0, *w1, *bias0, *bias1, *residual;
+    void *y;
+    int64_t x_row, w0_row, w1_row, residual_row, y_row;
+    int32_t m, n, k;
+} decode_args;
+
+static ep_tensor matrix(const cuda_state *s, ep_dtype dtype, const void *data, int64_t rows, int64_t cols, int64_t row,
+                        int64_t col) {
+    ep_tensor t = {.data = (char *)(uintptr_t)data, .dtype = dtype, .ndim = 2, .numel = rows * cols, .value = -1,
+                   .sizes = {rows, cols}, .strides = {row, col}, .device = {EP_DEVICE_CUDA, s->index}};
+    return t;
+}
+
+static bool fits_copy_engine(const void *p, int64_t rows, int64_t cols, int64_t row, int64_t col) {
+    return (cols == 1 || col == 1) && (uintptr_t)p % 16 == 0 && (rows == 1 || row % 8 == 0) && row < ((int64_t)1 << 38);
+}
+
+static int64_t padded(int64_t k) {
+    return (k + 7) / 8 * 8;
+}
+
+/* A copy with rows padded by zeros to a multiple of 8 elements. */
+static ep_status pad_rows(cuda_state *s, ep_dtype dtype, const void *data, int64_t rows, int64_t cols, int64_t row,
+                          int64_t col, ep_storage **out, ep_error *err) {
+    int64_t width = padded(cols);
+    size_t bytes = (size_t)(rows * width) * ep_dtype_size(dtype);
+    EP_TRY(cuda_storage_create(s, bytes, err, out));
+    ep_status status = EP_OK;
+    if (width != cols)
+        status = cuda_result(s, s->cu->memset8((cu_ptr)(uintptr_t)(*out)->data, 0, bytes, s->stream), "cuMemsetD8Async", err);
+    ep_backend b = {.state = s};
+    ep_tensor in = matrix(s, dtype, data, rows, cols, row, col);
+    ep_tensor to = matrix(s, dtype, (*out)->data, rows, cols, width, 1);
+    if (status == EP_OK) status = cuda_copy(&b, &in, &to, err);
+    if (status != EP_OK) {
+        ep_storage_release(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+void cuda_pack_free(ep_backend *b, ep_packed *p) {
+    (void)b;
+    if (!p) return;
+    for (int i = 0; i < 2; i++) ep_storage_release(p->own[i]);
+    cuda_state_release(p->state);
+    free(p);
+}
+
+int64_t cuda_pack_bytes(const ep_packed *p) {
+    return p->bytes;
+}
+
+ep_status cuda_pack(ep_backend *b, const ep_pack_request *r, ep_error *err, ep_packed **out) {
+    cuda_state *s = cuda_of(b);
+    EP_TRY(cuda_enter(s, err));
+    ep_packed *p = calloc(1, sizeof *p);
+    if (!p) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for packed weights");
+    atomic_fetch_add(&s->refs, 1);
+    p->state = s;
+    p->dtype = r->dtype;
+    p->k = r->k;
+    p->n = r->n;
+    const void *w[2] = {r->w0, r->w1};
+    int64_t row[2] = {r->w0_row, r->w1_row}, col[2] = {r->w0_col, r->w1_col};
+    for (int i = 0; i < 2 && w[i]; i++) {
+        p->w[i] = w[i];
+        p->row[i] = row[i];
+        p->col[i] = col[i];
+        bool small = r->dtype == EP_DTYPE_F32 || r->n == 0 || r->k == 0;
+        if (small || (r->k % 8 == 0 && fits_copy_engine(w[i], r->n, r->k, row[i], col[i]))) continue;
+        ep_status status = pad_rows(s, r->dtype, w[i], r->n, r->k, row[i], col[i], &p->own[i], err);
+        if (status != EP_OK) {
+            cuda_pack_free(b, p);
+            return status;
+        }
+        p->w[i] = p->own[i]->data;
+        p->row[i] = padded(r->k);
+        p->col[i] = 1;
+        p->bytes += (int64_t)p->own[i]->bytes;
+    }
+    *out = p;
+    return EP_OK;
+}
+
+static ep_status make_map(cuda_state *s, ep_dtype dtype, const void *p, int64_t rows, int64_t cols, int64_t row,
+                          unsigned box_rows, cu_tensor_map *map, ep_error *err) {
+    uint64_t size[2] = {(uint64_t)cols, (uint64_t)rows};
+    uint64_t stride[1] = {(uint64_t)(rows == 1 ? padded(cols) : row) * 2};
+    unsigned box[2] = {64, box_rows}, one[2] = {1, 1};
+    int type = dtype == EP_DTYPE_BF16 ? 9 : 6; /* CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, _FLOAT16 */
+    cu_result r = s->cu->tensor_map(map, type, 2, (void *)(uintptr_t)p, size, stride, box, one, 0, 3, 3, 0);
+    return cuda_result(s, r, "cuTensorMapEncodeTiled", err);
+}
+
+static void count_work(const ep_tuned_call *c, const ep_packed *w, cuda_launch *l) {
+    int64_t matrices = w->w[1] ? 2 : 1, size = (int64_t)ep_dtype_size(w->dtype);
+    l->flops = 2 * matrices * c->m * w->n * w->k;
+    l->bytes_read = size * (c->m * w->k + matrices * w->n * w->k + (c->residual ? c->m * w->n : 0));
+    l->bytes_written = size * c->m * w->n;
+}
+
+static ep_status run_decode(cuda_state *s, const ep_tuned_call *c, cuda_launch *l, ep_error *err) {
+    const ep_packed *w = c->weights;
+    decode_args a = {c->x, w->w[0], w->w[1], c->bias0, c->bias1, c->residual, c->out, c->x_row, w->row[0],
+                     w->row[1], c->residual_row, c->out_row, (int)c->m, (int)w->n, (int)padded(w->k)};
+    l->grid[0] = (unsigned)((w->n + 15) / 16);
+    l->grid[1] = l->grid[2] = 1;
+    l->block = 256;
+    l->programmatic = true;
+    void *params[] = {&a};
+    return cuda_run(s, l, params, err);
+}
+
+static ep_status run_tiles(cuda_state *s, const ep_tuned_call *c, const cuda_gemm_row *row, cuda_launch *l,
+                           ep_error *err) {
+    const ep_packed *w = c->weights;
+    cu_tensor_map x, w0, w1, y;
+    int64_t k = padded(w->k);
+    unsigned half = (unsigned)(row->gated ? row->tile_n : row->tile_n / 2);
+    EP_TRY(make_map(s, w->dtype, c->x, c->m, k, c->x_row, 128, &x, err));
+    EP_TRY(make_map(s, w->dtype, w->w[0], w->n, k, w->row[0], half, &w0, err));
+    w1 = w0;
+    if (row->gated) EP_TRY(make_map(s, w->dtype, w->w[1], w->n, k, w->row[1], half, &w1, err));
+    EP_TRY(make_map(s, w->dtype, c->out, c->m, w->n, c->out_row, 64, &y, err));
+    int rows = 128 * row->cluster, columns = row->gated ? 2 * row->tile_n : row->tile_n;
+    gemm_args a = {(int)c->m, (int)w->n, (int)k, (int)((c->m + rows - 1) / rows), (int)((w->n + row->tile_n - 1) / row->tile_n),
+                   8, c->bias0, c->bias1, c->residual, c->residual_row};
+    int64_t tiles = (int64_t)a.tiles_m * a.tiles_n, clusters = s->sm_count / row->cluster;
+    l->grid[0] = (unsigned)((tiles < clusters ? tiles : clusters) * row->cluster);
+    l->grid[1] = l->grid[2] = 1;
+    l->block = 384;
+    l->cluster = (unsigned)row->cluster;
+    l->shared_bytes = (unsigned)(row->stages * (128 + columns) * 128 + 128 * row->tile_n * 2 + 16 * row->stages + 1024);
+    void *params[] = {&x, &w0, &w1, &y, &a};
+    return cuda_run(s, l, params, err);
+}
+
+static ep_gemm plain_gemm(const ep_tuned_call *c, int which, void *out, int64_t out_row) {
+    const ep_packed *w = c->weights;
+    ep_gemm g = {.batch = 1, .m = c->m, .n = w->n, .k = w->k, .dtype = w->dtype, .out_dtype = w->dtype, .a = c->x,
+                 .a_row = c->x_row, .a_col = c->x_col, .b = w->w[which], .b_row = w->col[which], .b_col = w->row[which],
+                 .out = out, .out_row = out_row, .alpha = 1.0, .rounding = c->rounding};
+    g.bias = which ? c->bias1 : c->bias0;
+    g.bias_stride = which ? c->bias1_stride : c->bias0_stride;
+    return g;
+}
+
+/* No kernel of ours: two products by cuBLASLt and the pointwise gated kernel, or one with its epilogue. */
+static ep_status by_library(ep_backend *b, const ep_tuned_call *c, ep_error *err) {
+    cuda_state *s = cuda_of(b);
+    const ep_packed *w = c->weights;
+    if (!w->w[1]) {
+        ep_gemm g = plain_gemm(c, 0, c->out, c->out_row);
+        g.act = c->act;
+        g.residual = c->residual;
+        g.residual_row = c->residual_row;
+        return cuda_gemm(s, &g, err);
+    }
+    ep_storage *up;
+    EP_TRY(cuda_storage_create(s, (size_t)(c->m * w->n) * ep_dtype_size(w->dtype), err, &up));
+    ep_gemm g = plain_gemm(c, 0, c->out, c->out_row), u = plain_gemm(c, 1, up->data, w->n);
+    ep_status status = cuda_gemm(s, &g, err);
+    if (status == EP_OK) status = cuda_gemm(s, &u, err);
+    ep_tensor gt = matrix(s, w->dtype, c->out, c->m, w->n, c->out_row, 1), ut = matrix(s, w->dtype, up->data, c->m, w->n, w->n, 1);
+    if (status == EP_OK) status = cuda_gated(b, c->act, c->rounding, &gt, &ut, &gt, err);
+    ep_storage_release(up);
+    return status;
+}
+
+/* Operands that the kernels cannot read or write in place go through padded copies. */
+typedef struct staged {
+    ep_storage *x, *out, *bias[2];
+} staged;
+
+static ep_status stage(cuda_state *s, ep_tuned_call *c, staged *t, ep_error *err) {
+    const ep_packed *w = c->weights;
+    if (w->k % 8 || !fits_copy_engine(c->x, c->m, w->k, c->x_row, c->x_col)) {
+        EP_TRY(pad_rows(s, w->dtype, c->x, c->m, w->k, c->x_row, c->x_col, &t->x, err));
+        c->x = t->x->data;
+        c->x_row = padded(w->k);
+        c->x_col = 1;
+    }
+    const void **bias[2] = {&c->bias0, &c->bias1};
+    int64_t stride[2] = {c->bias0_stride, c->bias1_stride};
+    for (int i = 0; i < 2; i++) {
+        if (!*bias[i] || stride[i] == 1 || w->n == 1) continue;
+        EP_TRY(pad_rows(s, w->dtype, *bias[i], 1, w->n, 0, stride[i], &t->bias[i], err));
+        *bias[i] = t->bias[i]->data;
+    }
+    return EP_OK;
+}
+
+ep_status cuda_tuned(ep_backend *b, const ep_tuned_call *given, ep_error *err) {
+    cuda_state *s = cuda_of(b);
+    const ep_packed *w = given->weights;
+    if (given->m == 0 || w->n == 0) return EP_OK;
+    EP_TRY(cuda_enter(s, err));
+    bool gated = w->w[1] != NULL;
+    cuda_shape shape = {given->m, w->n, w->k, w->dtype, gated, given->act, s->major, s->sm_count};
+    int index = w->k == 0 || given->m > INT32_MAX || w->n > INT32_MAX ? -1 : cuda_select(&shape);
+    const char *name = index < 0 ? NULL : cuda_gemm_name(index, w->dtype, given->act, given->rounding);
+    /* Plain products of many rows without a rounding in the middle: cuBLASLt was measured faster or equal. */
+    bool library = index < 0 || !cuda_has_kernel(s, name) ||
+                   (!gated && !cuda_gemm_rows[index].max_m && given->act == EP_ACT_NONE && !given->residual);
+    if (library) return by_library(b, given, err);
+    const cuda_gemm_row *row = &cuda_gemm_rows[index];
+    ep_tuned_call c = *given;
+    staged t = {0};
+    cuda_launch l = {.name = name};
+    count_work(&c, w, &l);
+    ep_status status = stage(s, &c, &t, err);
+    bool tiles = row->stages > 0;
+    if (status == EP_OK && tiles && ((uintptr_t)c.out % 16 || (c.m > 1 && c.out_row % 8))) {
+        status = cuda_storage_create(s, (size_t)(c.m * padded(w->n)) * 2, err, &t.out);
+        if (status == EP_OK) c.out = t.out->data, c.out_row = padded(w->n);
+    }
+    if (status == EP_OK) status = tiles ? run_tiles(s, &c, row, &l, err) : run_decode(s, &c, &l, err);
+    if (status == EP_OK && t.out) {
+        ep_tensor from = matrix(s, w->dtype, c.out, c.m, w->n, c.out_row, 1);
+        ep_tensor to = matrix(s, w->dtype, given->out, c.m, w->n, given->out_row, 1);
+        status = cuda_copy(b, &from, &to, err);
+    }
+    ep_storage_release(t.x);
+    ep_storage_release(t.out);
+    for (int i = 0; i < 2; i++) ep_storage_release(t.bias[i]);
+    return status;
+}
