@@ -7,7 +7,6 @@
 typedef struct cuda_image {
     const char *name;
     const void *data; /* a fatbin */
-    const size_t *size;
     int min_major;  /* lowest compute capability it runs on */
     int only_major; /* architecture-specific code (sm_90a): this one alone; 0: any */
 } cuda_image;

@@ -161,12 +161,42 @@ static ep_status copy_bytes(cuda_state *s, char *host, cu_ptr device, size_t byt
     return EP_OK;
 }
 
+/* `host` is dense (the engine makes it); a strided x is made dense on the device first. */
 ep_status cuda_copy_to_host(cuda_state *s, const ep_tensor *x, ep_tensor *host, ep_error *err) {
     size_t bytes = (size_t)x->numel * ep_dtype_size(x->dtype);
-    return bytes ? copy_bytes(s, host->data, (cu_ptr)(uintptr_t)x->data, bytes, true, err) : EP_OK;
+    if (!bytes) return EP_OK;
+    if (ep_tensor_is_contiguous(x)) return copy_bytes(s, host->data, (cu_ptr)(uintptr_t)x->data, bytes, true, err);
+    ep_storage *keep;
+    EP_TRY(cuda_storage_create(s, bytes, err, &keep));
+    ep_backend b = {.state = s};
+    ep_tensor dense = *x;
+    dense.data = keep->data;
+    ep_stride_contiguous(dense.ndim, dense.sizes, dense.strides);
+    ep_status status = cuda_copy(&b, x, &dense, err);
+    if (status == EP_OK) status = copy_bytes(s, host->data, (cu_ptr)(uintptr_t)keep->data, bytes, true, err);
+    ep_storage_release(keep);
+    return status;
+}
+
+/* Gathers a strided host tensor into dense rows. */
+static void gather(const ep_tensor *t, int dim, const char *from, char **to, size_t size) {
+    if (dim == t->ndim) {
+        memcpy(*to, from, size);
+        *to += size;
+        return;
+    }
+    for (int64_t i = 0; i < t->sizes[dim]; i++)
+        gather(t, dim + 1, from + i * (t->sizes[dim] > 1 ? t->strides[dim] : 0) * (int64_t)size, to, size);
 }
 
 ep_status cuda_copy_from_host(cuda_state *s, const ep_tensor *host, ep_tensor *x, ep_error *err) {
     size_t bytes = (size_t)x->numel * ep_dtype_size(x->dtype);
-    return bytes ? copy_bytes(s, host->data, (cu_ptr)(uintptr_t)x->data, bytes, false, err) : EP_OK;
+    if (!bytes) return EP_OK;
+    if (ep_tensor_is_contiguous(host)) return copy_bytes(s, host->data, (cu_ptr)(uintptr_t)x->data, bytes, false, err);
+    char *dense = malloc(bytes), *to = dense;
+    if (!dense) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory to make a strided tensor dense");
+    gather(host, 0, host->data, &to, ep_dtype_size(host->dtype));
+    ep_status status = copy_bytes(s, dense, (cu_ptr)(uintptr_t)x->data, bytes, false, err);
+    free(dense);
+    return status;
 }

@@ -7,7 +7,8 @@
 
 typedef struct cuda_probe_mark {
     uint64_t correlation;
-    cu_event start; /* events only where CUPTI may not run */
+    bool cupti;     /* CUPTI records the device side */
+    cu_event start; /* else an event before the launch */
 } cuda_probe_mark;
 
 void cuda_probe_begin(cuda_state *s, const ep_probe *p, const char *name, cuda_probe_mark *mark);

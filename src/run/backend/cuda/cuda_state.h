@@ -53,6 +53,7 @@ typedef struct cuda_state {
     cu_module *modules; /* ahead-of-time images, loaded on first use */
     struct cuda_function_entry *functions;
     size_t function_count, function_slots;
+    struct cuda_timing *timing; /* of cuda_probe.c */
     cu_result sticky; /* the first device error that cannot be left behind */
     bool capturing;   /* the stream is being captured into a graph */
 } cuda_state;

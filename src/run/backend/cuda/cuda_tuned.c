@@ -105,6 +105,14 @@ ep_status cuda_pack(ep_backend *b, const ep_pack_request *r, ep_error *err, ep_p
         p->col[i] = 1;
         p->bytes += (int64_t)p->own[i]->bytes;
     }
+    /* Decode kernels read weights before they wait for the grid ahead of them, so the copies must be done. */
+    if (p->bytes) {
+        ep_status status = cuda_result(s, s->cu->stream_sync(s->stream), "cuStreamSynchronize", err);
+        if (status != EP_OK) {
+            cuda_pack_free(b, p);
+            return status;
+        }
+    }
     *out = p;
     return EP_OK;
 }

@@ -13,6 +13,7 @@ struct gated_args {
     long long g_row, u_row, dy_row, y_row, du_row; /* elements */
     long long vectors;                             /* rows * vectors a row */
     unsigned per_row;                              /* vectors a row, 0: one row of all */
+    unsigned tail;           /* one row of all: elements behind the last whole vector */
 };
 
 struct f32_type {
@@ -81,6 +82,20 @@ template <int ACT> __device__ __forceinline__ void act_and_slope(float x, float 
     }
 }
 
+template <typename T, int ACT, bool EAGER, bool BACKWARD, typename S>
+__device__ __forceinline__ void one(S gs, S us, S dys, S *y, S *du) {
+    float g = to_f32<S>(gs), u = to_f32<S>(us);
+    if (!BACKWARD) {
+        float act = activate<ACT>(g);
+        *y = from_f32<S>((EAGER ? T::round(act) : act) * u);
+    } else {
+        float act, slope, d = to_f32<S>(dys);
+        act_and_slope<ACT>(g, &act, &slope);
+        *y = from_f32<S>((EAGER ? T::round(d * u) : d * u) * slope);
+        *du = from_f32<S>(d * (EAGER ? T::round(act) : act));
+    }
+}
+
 template <typename T, int V, int ACT, bool EAGER, bool BACKWARD, int UNROLL>
 __device__ __forceinline__ void gated_body(const gated_args &a) {
     typedef vec<T, V> W;
@@ -110,23 +125,20 @@ __device__ __forceinline__ void gated_body(const gated_args &a) {
     }
 #pragma unroll
     for (int i = 0; i < UNROLL; i++) {
-        if (first + (long long)i * blockDim.x >= a.vectors) return;
+        if (first + (long long)i * blockDim.x >= a.vectors) break;
         W y, du;
 #pragma unroll
-        for (int e = 0; e < V; e++) {
-            float gv = to_f32<S>(g[i].v[e]), uv = to_f32<S>(u[i].v[e]);
-            if (!BACKWARD) {
-                float act = activate<ACT>(gv);
-                y.v[e] = from_f32<S>((EAGER ? T::round(act) : act) * uv);
-            } else {
-                float act, slope, d = to_f32<S>(dy[i].v[e]);
-                act_and_slope<ACT>(gv, &act, &slope);
-                y.v[e] = from_f32<S>((EAGER ? T::round(d * uv) : d * uv) * slope);
-                du.v[e] = from_f32<S>(d * (EAGER ? T::round(act) : act));
-            }
-        }
+        for (int e = 0; e < V; e++)
+            one<T, ACT, EAGER, BACKWARD>(g[i].v[e], u[i].v[e], dy[i].v[e], &y.v[e], &du.v[e]);
         __stcs((decltype(y.raw) *)((S *)a.y + at[i][2]), y.raw);
         if (BACKWARD) __stcs((decltype(du.raw) *)((S *)a.du + at[i][4]), du.raw);
+    }
+    if (blockIdx.x == 0 && threadIdx.x < a.tail) {
+        long long e = a.vectors * V + threadIdx.x;
+        S y, du, d = BACKWARD ? ((const S *)a.dy)[e] : ((const S *)a.g)[e];
+        one<T, ACT, EAGER, BACKWARD>(((const S *)a.g)[e], ((const S *)a.u)[e], d, &y, &du);
+        ((S *)a.y)[e] = y;
+        if (BACKWARD) ((S *)a.du)[e] = du;
     }
 }
 
