@@ -14,7 +14,7 @@ function(ep_cuda_image source min_major only_major)
   set(fatbin ${CMAKE_BINARY_DIR}/generated/cuda/${name}.fatbin)
   set(depend ${CMAKE_BINARY_DIR}/generated/cuda/${name}.d)
   add_custom_command(OUTPUT ${fatbin}
-    COMMAND ${EP_NVCC} ${ARGN} -O3 -std=c++17 -fatbin -I${CMAKE_SOURCE_DIR}/include -MD -MF ${depend} -MT ${fatbin}
+    COMMAND ${EP_NVCC} ${ARGN} -O3 -std=c++17 -fatbin --compress-mode=size -I${CMAKE_SOURCE_DIR}/include -MD -MF ${depend} -MT ${fatbin}
             -o ${fatbin} ${source}
     DEPENDS ${source} DEPFILE ${depend} VERBATIM COMMENT "nvcc ${name}")
   set(wrapper ${CMAKE_BINARY_DIR}/generated/cuda/${name}_image.c)

@@ -4,10 +4,12 @@
 #include <string.h>
 
 extern const ep_backend_ops ep_backend_cpu;
+extern const ep_backend_ops ep_backend_cuda;
 extern const ep_backend_ops ep_backend_ref;
 
 static const ep_backend_ops *const list[] = {
     &ep_backend_cpu,
+    &ep_backend_cuda,
     &ep_backend_ref,
 };
 

@@ -12,13 +12,19 @@ typedef struct gated_args { /* as kernels/sm80/gated_sm80.cu declares it */
 } gated_args;
 
 #define ROUNDINGS(dtype, act, back, v)                                                                                 \
-    {"ep_" dtype "_gated_" act back "_sm80_v" v "_eager", "ep_" dtype "_gated_" act back "_sm80_v" v "_fewest"}
+    { "ep_" dtype "_gated_" act back "_sm80_v" v "_eager", "ep_" dtype "_gated_" act back "_sm80_v" v "_fewest" }
 #define WIDTHS(dtype, act, back)                                                                                       \
-    {ROUNDINGS(dtype, act, back, "1"), ROUNDINGS(dtype, act, back, "2"), ROUNDINGS(dtype, act, back, "4"),             \
-     ROUNDINGS(dtype, act, back, "8")}
-#define DIRECTIONS(dtype, act) {WIDTHS(dtype, act, ""), WIDTHS(dtype, act, "_backward")}
+    {                                                                                                                  \
+        ROUNDINGS(dtype, act, back, "1"), ROUNDINGS(dtype, act, back, "2"), ROUNDINGS(dtype, act, back, "4"),          \
+            ROUNDINGS(dtype, act, back, "8")                                                                           \
+    }
+#define DIRECTIONS(dtype, act)                                                                                         \
+    { WIDTHS(dtype, act, ""), WIDTHS(dtype, act, "_backward") }
 #define ACTS(dtype)                                                                                                    \
-    {DIRECTIONS(dtype, "gelu_tanh"), DIRECTIONS(dtype, "gelu_erf"), DIRECTIONS(dtype, "silu"), DIRECTIONS(dtype, "relu")}
+    {                                                                                                                  \
+        DIRECTIONS(dtype, "gelu_tanh"), DIRECTIONS(dtype, "gelu_erf"), DIRECTIONS(dtype, "silu"),                      \
+            DIRECTIONS(dtype, "relu")                                                                                  \
+    }
 /* [dtype][act - 1][backward][log2 width][rounding]; f32 has no eager form, since nothing is rounded in between. */
 static const char *const names[3][4][2][4][2] = {ACTS("f32"), ACTS("bf16"), ACTS("f16")};
 
@@ -63,7 +69,8 @@ static ep_status run(ep_backend *b, ep_act act, ep_rounding rounding, bool backw
     int64_t cols = t[0]->ndim ? t[0]->sizes[t[0]->ndim - 1] : 1, rows = t[0]->numel / cols, stride[OPERANDS];
     bool one_row = true;
     for (int i = 0; i < count; i++) {
-        if (t[i]->ndim == 0) stride[i] = 1;
+        if (t[i]->ndim == 0)
+            stride[i] = 1;
         else if (!as_rows(rows, cols, t[i], &stride[i]))
             return ep_fail(err, EP_ERROR_STRIDE, "the output of a gated kernel must be rows of adjacent elements");
         one_row = one_row && (rows == 1 || stride[i] == cols);
@@ -72,10 +79,21 @@ static ep_status run(ep_backend *b, ep_act act, ep_rounding rounding, bool backw
     int most = t[0]->dtype == EP_DTYPE_F32 ? 2 : 3, v = width_log2(count, t, stride, one_row, cols, most);
     int64_t n = (int64_t)1 << v, per_row = cols / n;
     if (per_row > UINT32_MAX && rows > 1)
-        return ep_fail(err, EP_ERROR_UNSUPPORTED, "rows of %lld elements are longer than a gated kernel takes", (long long)cols);
-    gated_args a = {t[0]->data, t[1]->data, backward ? t[3]->data : NULL, t[2]->data, backward ? t[4]->data : NULL,
-                    stride[0], stride[1], backward ? stride[3] : 0, stride[2], backward ? stride[4] : 0, rows * per_row,
-                    rows == 1 ? 0 : (uint32_t)per_row, rows == 1 ? (uint32_t)(cols - per_row * n) : 0};
+        return ep_fail(err, EP_ERROR_UNSUPPORTED, "rows of %lld elements are longer than a gated kernel takes",
+                       (long long)cols);
+    gated_args a = {t[0]->data,
+                    t[1]->data,
+                    backward ? t[3]->data : NULL,
+                    t[2]->data,
+                    backward ? t[4]->data : NULL,
+                    stride[0],
+                    stride[1],
+                    backward ? stride[3] : 0,
+                    stride[2],
+                    backward ? stride[4] : 0,
+                    rows * per_row,
+                    rows == 1 ? 0 : (uint32_t)per_row,
+                    rows == 1 ? (uint32_t)(cols - per_row * n) : 0};
     bool fewest = rounding == EP_ROUNDING_FEWEST || t[0]->dtype == EP_DTYPE_F32;
     int64_t per_block = 256 * (backward ? 2 : 4), size = (int64_t)ep_dtype_size(t[0]->dtype);
     cuda_launch l = {.name = names[t[0]->dtype][act - 1][backward][v][fewest], .block = 256};
@@ -90,14 +108,16 @@ static ep_status run(ep_backend *b, ep_act act, ep_rounding rounding, bool backw
 }
 
 static ep_status check(ep_act act, const ep_tensor *t, ep_error *err) {
-    if (act <= EP_ACT_NONE || act >= EP_ACT_COUNT) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "a gated kernel needs an activation");
+    if (act <= EP_ACT_NONE || act >= EP_ACT_COUNT)
+        return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "a gated kernel needs an activation");
     if (!ep_dtype_is_float(t->dtype))
         return ep_fail(err, EP_ERROR_DTYPE, "gated kernels take f32, bf16 and f16, not %s", ep_dtype_name(t->dtype));
     return EP_OK;
 }
 
 /* Inputs that are not rows become dense copies; outputs must be rows. */
-static ep_status run_any(ep_backend *b, ep_act act, ep_rounding rounding, bool backward, const ep_tensor **t, ep_error *err) {
+static ep_status run_any(ep_backend *b, ep_act act, ep_rounding rounding, bool backward, const ep_tensor **t,
+                         ep_error *err) {
     static const int inputs[] = {0, 1, 3};
     ep_tensor made[3];
     ep_storage *keep[3] = {NULL, NULL, NULL};

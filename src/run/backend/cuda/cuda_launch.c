@@ -9,8 +9,8 @@
 #include "cuda_state.h"
 
 typedef struct cuda_function_entry {
-    const char *name; /* static: the launch's */
-    cu_function function; /* NULL: this build has no such kernel for this device */
+    const char *name;      /* static: the launch's */
+    cu_function function;  /* NULL: this build has no such kernel for this device */
     unsigned shared_bytes; /* dynamic shared memory already allowed */
 } cuda_function_entry;
 
@@ -66,7 +66,8 @@ bool cuda_has_kernel(cuda_state *s, const char *name) {
 
 static ep_status launch_now(cuda_state *s, cu_function function, const cuda_launch *l, void **params, ep_error *err) {
     cu_launch_attribute attributes[2];
-    cu_launch_config c = {{l->grid[0], l->grid[1], l->grid[2]}, {l->block, 1, 1}, l->shared_bytes, s->stream, attributes, 0};
+    cu_launch_config c = {
+        {l->grid[0], l->grid[1], l->grid[2]}, {l->block, 1, 1}, l->shared_bytes, s->stream, attributes, 0};
     if (l->cluster > 1) {
         cu_launch_attribute *a = &attributes[c.attribute_count++];
         memset(a, 0, sizeof *a);

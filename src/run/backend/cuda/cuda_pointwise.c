@@ -24,8 +24,10 @@ static bool aligned16(const ep_tensor *t) {
 static int64_t distinct(const ep_tensor *t) {
     int64_t n = 1;
     for (int d = 0; d < t->ndim; d++)
-        if (t->sizes[d] > 1 && t->strides[d] == 0) continue;
-        else n *= t->sizes[d];
+        if (t->sizes[d] > 1 && t->strides[d] == 0)
+            continue;
+        else
+            n *= t->sizes[d];
     return n;
 }
 
@@ -37,7 +39,8 @@ static void count_bytes(cuda_launch *l, int count, const ep_tensor *const *in, c
 }
 
 /* Fills the collapsed index space of out and the inputs. */
-static ep_status collapse(int count, const ep_tensor *const *in, const ep_tensor *out, ep_strided_args *a, ep_error *err) {
+static ep_status collapse(int count, const ep_tensor *const *in, const ep_tensor *out, ep_strided_args *a,
+                          ep_error *err) {
     int64_t sizes[EP_MAX_DIMS], strides[4][EP_MAX_DIMS];
     if (count > 3) return ep_fail(err, EP_ERROR_INTERNAL, "%d inputs to a pointwise kernel", count);
     memcpy(sizes, out->sizes, sizeof sizes);
@@ -76,13 +79,16 @@ static bool is_flat(const ep_strided_args *a, int count, const ep_tensor *const 
     if (a->ndim > 1 || (a->ndim == 1 && a->out_strides[0] != 1) || !aligned16(out)) return false;
     for (int i = 0; i < count; i++) {
         int64_t stride = a->ndim ? a->in_strides[i][0] : 0;
-        if (stride == 0) *scalar |= 1u << i;
-        else if (stride != 1 || !aligned16(in[i])) return false;
+        if (stride == 0)
+            *scalar |= 1u << i;
+        else if (stride != 1 || !aligned16(in[i]))
+            return false;
     }
     return true;
 }
 
-ep_status cuda_pointwise(ep_backend *b, ep_op op, int count, const ep_tensor *const *in, ep_tensor *out, ep_error *err) {
+ep_status cuda_pointwise(ep_backend *b, ep_op op, int count, const ep_tensor *const *in, ep_tensor *out,
+                         ep_error *err) {
     if (out->numel == 0) return EP_OK;
     cuda_state *s = cuda_of(b);
     ep_strided_args a = {0};
@@ -114,8 +120,9 @@ ep_status cuda_pointwise(ep_backend *b, ep_op op, int count, const ep_tensor *co
 
 /* Elements of 16 bytes where all inner runs allow it: the collapsed space in wider units. */
 static const char *widen_copy(ep_strided_args *a, size_t size) {
-    static const char *const by_size[] = {"ep_b8_copy_sm80_strided", "ep_b16_copy_sm80_strided", "ep_b32_copy_sm80_strided",
-                                          "ep_b64_copy_sm80_strided", "ep_b128_copy_sm80_strided"};
+    static const char *const by_size[] = {"ep_b8_copy_sm80_strided", "ep_b16_copy_sm80_strided",
+                                          "ep_b32_copy_sm80_strided", "ep_b64_copy_sm80_strided",
+                                          "ep_b128_copy_sm80_strided"};
     int level = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3;
     while (level < 4 && a->ndim > 0) {
         int last = a->ndim - 1;

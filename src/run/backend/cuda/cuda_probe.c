@@ -80,11 +80,19 @@ void cuda_probe_end(cuda_state *s, const ep_probe *p, const cuda_launch *l, cons
 static void deliver(cuda_state *s, const ep_probe *p, const timed_launch *l) {
     const struct cuda_timing *t = s->timing;
     float start, length;
-    if (s->cu->event_elapsed(&start, t->base, l->start) != 0 || s->cu->event_elapsed(&length, l->start, l->end) != 0) return;
-    ep_probe_kernel k = {.name = l->name, .what = "kernel", .correlation = l->correlation, .device = s->index, .stream = 7,
-                         .flops = l->launch.flops, .bytes_read = l->launch.bytes_read,
-                         .bytes_written = l->launch.bytes_written, .block = {l->launch.block, 1, 1},
-                         .shared_bytes = l->launch.shared_bytes, .source = EP_SOURCE_EVENT};
+    if (s->cu->event_elapsed(&start, t->base, l->start) != 0 || s->cu->event_elapsed(&length, l->start, l->end) != 0)
+        return;
+    ep_probe_kernel k = {.name = l->name,
+                         .what = "kernel",
+                         .correlation = l->correlation,
+                         .device = s->index,
+                         .stream = 7,
+                         .flops = l->launch.flops,
+                         .bytes_read = l->launch.bytes_read,
+                         .bytes_written = l->launch.bytes_written,
+                         .block = {l->launch.block, 1, 1},
+                         .shared_bytes = l->launch.shared_bytes,
+                         .source = EP_SOURCE_EVENT};
     for (int i = 0; i < 3; i++) k.grid[i] = l->launch.grid[i];
     k.start = t->base_ns + (int64_t)((double)start * 1e6);
     k.end = k.start + (int64_t)((double)length * 1e6);

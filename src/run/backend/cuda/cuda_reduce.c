@@ -4,7 +4,8 @@
 #include "cuda_state.h"
 #include "kernels/common/strided.cuh"
 
-#define DTYPES(op) {"ep_f32_" op "_sm80_row", "ep_bf16_" op "_sm80_row", "ep_f16_" op "_sm80_row"}
+#define DTYPES(op)                                                                                                     \
+    { "ep_f32_" op "_sm80_row", "ep_bf16_" op "_sm80_row", "ep_f16_" op "_sm80_row" }
 
 typedef struct row_kernel {
     ep_op op;
@@ -13,9 +14,12 @@ typedef struct row_kernel {
 } row_kernel;
 
 static const row_kernel kernels[] = {
-    {EP_OP_SUM, DTYPES("sum"), 1},          {EP_OP_MEAN, DTYPES("mean"), 1},
-    {EP_OP_AMAX, DTYPES("amax"), 1},        {EP_OP_SOFTMAX, DTYPES("softmax"), 23},
-    {EP_OP_LAYER_NORM, DTYPES("layer_norm"), 8}, {EP_OP_RMS_NORM, DTYPES("rms_norm"), 5},
+    {EP_OP_SUM, DTYPES("sum"), 1},
+    {EP_OP_MEAN, DTYPES("mean"), 1},
+    {EP_OP_AMAX, DTYPES("amax"), 1},
+    {EP_OP_SOFTMAX, DTYPES("softmax"), 23},
+    {EP_OP_LAYER_NORM, DTYPES("layer_norm"), 8},
+    {EP_OP_RMS_NORM, DTYPES("rms_norm"), 5},
 };
 
 static const row_kernel *find(ep_op op) {
@@ -43,7 +47,8 @@ static ep_status run_rows(ep_backend *b, ep_op op, ep_dtype dtype, ep_row_args *
     if (!k || !ep_dtype_is_float(dtype))
         return ep_fail(err, EP_ERROR_DTYPE, "%s of %s does not run on the GPU", ep_op_name(op), ep_dtype_name(dtype));
     int64_t most = (int64_t)s->sm_count * 16;
-    cuda_launch l = {.name = k->names[dtype], .block = 256, .grid = {(unsigned)(a->rows < most ? a->rows : most), 1, 1}};
+    cuda_launch l = {
+        .name = k->names[dtype], .block = 256, .grid = {(unsigned)(a->rows < most ? a->rows : most), 1, 1}};
     l.flops = a->rows * a->cols * k->flops;
     l.bytes_read = a->rows * a->cols * (int64_t)ep_dtype_size(dtype);
     l.bytes_written = written * (int64_t)ep_dtype_size(dtype);
@@ -55,8 +60,10 @@ ep_status cuda_reduce(ep_backend *b, ep_op op, const ep_attr *attr, const ep_ten
     if (out->numel == 0) return EP_OK;
     ep_row_args a = {.cols = 1, .rows = 1};
     for (int d = 0; d < x->ndim; d++)
-        if (d >= x->ndim - attr->dims) a.cols *= x->sizes[d];
-        else a.rows *= x->sizes[d];
+        if (d >= x->ndim - attr->dims)
+            a.cols *= x->sizes[d];
+        else
+            a.rows *= x->sizes[d];
     ep_storage *keep;
     EP_TRY(as_rows(b, x, &a.x, &keep, err));
     a.x_row = a.cols;

@@ -13,8 +13,10 @@ enum { ROWS = sizeof cuda_gemm_rows / sizeof *cuda_gemm_rows };
 const size_t cuda_gemm_row_count = ROWS;
 
 /* Names by [act][rounding][bf16 or f16]. */
-#define NAME(kind, form, act, rounding) {"ep_bf16_" kind act "_" form rounding, "ep_f16_" kind act "_" form rounding}
-#define BOTH(kind, form, act) {NAME(kind, form, act, "_eager"), NAME(kind, form, act, "_fewest")}
+#define NAME(kind, form, act, rounding)                                                                                \
+    { "ep_bf16_" kind act "_" form rounding, "ep_f16_" kind act "_" form rounding }
+#define BOTH(kind, form, act)                                                                                          \
+    { NAME(kind, form, act, "_eager"), NAME(kind, form, act, "_fewest") }
 #define KIND_true "gated_gemm_"
 #define KIND_false "gemm_"
 static const char *const names[ROWS][EP_ACT_COUNT][2][2] = {

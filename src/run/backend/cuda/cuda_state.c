@@ -49,8 +49,8 @@ static ep_status open_device(cuda_state *s, ep_error *err) {
     CU_TRY(s->cu, s->cu->device_get(&s->device, s->index), err);
     EP_TRY(read_attributes(s, err));
     if (s->major < 8)
-        return ep_fail(err, EP_ERROR_UNSUPPORTED, "%s has compute capability %d.%d; 8.0 is the least", s->name, s->major,
-                       s->minor);
+        return ep_fail(err, EP_ERROR_UNSUPPORTED, "%s has compute capability %d.%d; 8.0 is the least", s->name,
+                       s->major, s->minor);
     CU_TRY(s->cu, s->cu->context_retain(&s->context, s->device), err);
     CU_TRY(s->cu, s->cu->context_set(s->context), err);
     CU_TRY(s->cu, s->cu->stream_create(&s->stream, 1), err); /* 1: does not wait for the legacy stream */

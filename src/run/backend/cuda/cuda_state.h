@@ -54,8 +54,8 @@ typedef struct cuda_state {
     struct cuda_function_entry *functions;
     size_t function_count, function_slots;
     struct cuda_timing *timing; /* of cuda_probe.c */
-    cu_result sticky; /* the first device error that cannot be left behind */
-    bool capturing;   /* the stream is being captured into a graph */
+    cu_result sticky;           /* the first device error that cannot be left behind */
+    bool capturing;             /* the stream is being captured into a graph */
 } cuda_state;
 
 ep_status cuda_state_open(int index, ep_error *err, cuda_state **out);
@@ -96,8 +96,8 @@ void cuda_gemm_close(cuda_state *s);
 ep_status cuda_pointwise(ep_backend *b, ep_op op, int count, const ep_tensor *const *in, ep_tensor *out, ep_error *err);
 ep_status cuda_copy(ep_backend *b, const ep_tensor *in, ep_tensor *out, ep_error *err);
 ep_status cuda_reduce(ep_backend *b, ep_op op, const ep_attr *attr, const ep_tensor *x, ep_tensor *out, ep_error *err);
-ep_status cuda_norm(ep_backend *b, ep_op op, const ep_attr *attr, int count, const ep_tensor *const *in,
-                    ep_tensor *out, ep_error *err);
+ep_status cuda_norm(ep_backend *b, ep_op op, const ep_attr *attr, int count, const ep_tensor *const *in, ep_tensor *out,
+                    ep_error *err);
 ep_status cuda_gated(ep_backend *b, ep_act act, ep_rounding rounding, const ep_tensor *gate, const ep_tensor *up,
                      ep_tensor *out, ep_error *err);
 ep_status cuda_gated_backward(ep_backend *b, ep_act act, ep_rounding rounding, const ep_tensor *dy,

@@ -32,8 +32,14 @@ typedef struct decode_args {
 
 static ep_tensor matrix(const cuda_state *s, ep_dtype dtype, const void *data, int64_t rows, int64_t cols, int64_t row,
                         int64_t col) {
-    ep_tensor t = {.data = (char *)(uintptr_t)data, .dtype = dtype, .ndim = 2, .numel = rows * cols, .value = -1,
-                   .sizes = {rows, cols}, .strides = {row, col}, .device = {EP_DEVICE_CUDA, s->index}};
+    ep_tensor t = {.data = (char *)(uintptr_t)data,
+                   .dtype = dtype,
+                   .ndim = 2,
+                   .numel = rows * cols,
+                   .value = -1,
+                   .sizes = {rows, cols},
+                   .strides = {row, col},
+                   .device = {EP_DEVICE_CUDA, s->index}};
     return t;
 }
 
@@ -53,7 +59,8 @@ static ep_status pad_rows(cuda_state *s, ep_dtype dtype, const void *data, int64
     EP_TRY(cuda_storage_create(s, bytes, err, out));
     ep_status status = EP_OK;
     if (width != cols)
-        status = cuda_result(s, s->cu->memset8((cu_ptr)(uintptr_t)(*out)->data, 0, bytes, s->stream), "cuMemsetD8Async", err);
+        status = cuda_result(s, s->cu->memset8((cu_ptr)(uintptr_t)(*out)->data, 0, bytes, s->stream), "cuMemsetD8Async",
+                             err);
     ep_backend b = {.state = s};
     ep_tensor in = matrix(s, dtype, data, rows, cols, row, col);
     ep_tensor to = matrix(s, dtype, (*out)->data, rows, cols, width, 1);
@@ -136,8 +143,9 @@ static void count_work(const ep_tuned_call *c, const ep_packed *w, cuda_launch *
 
 static ep_status run_decode(cuda_state *s, const ep_tuned_call *c, cuda_launch *l, ep_error *err) {
     const ep_packed *w = c->weights;
-    decode_args a = {c->x, w->w[0], w->w[1], c->bias0, c->bias1, c->residual, c->out, c->x_row, w->row[0],
-                     w->row[1], c->residual_row, c->out_row, (int)c->m, (int)w->n, (int)padded(w->k)};
+    decode_args a = {c->x,      w->w[0],   w->w[1],          c->bias0,  c->bias1,        c->residual,
+                     c->out,    c->x_row,  w->row[0],        w->row[1], c->residual_row, c->out_row,
+                     (int)c->m, (int)w->n, (int)padded(w->k)};
     l->grid[0] = (unsigned)((w->n + 15) / 16);
     l->grid[1] = l->grid[2] = 1;
     l->block = 256;
@@ -158,8 +166,16 @@ static ep_status run_tiles(cuda_state *s, const ep_tuned_call *c, const cuda_gem
     if (row->gated) EP_TRY(make_map(s, w->dtype, w->w[1], w->n, k, w->row[1], half, &w1, err));
     EP_TRY(make_map(s, w->dtype, c->out, c->m, w->n, c->out_row, 64, &y, err));
     int rows = 128 * row->cluster, columns = row->gated ? 2 * row->tile_n : row->tile_n;
-    gemm_args a = {(int)c->m, (int)w->n, (int)k, (int)((c->m + rows - 1) / rows), (int)((w->n + row->tile_n - 1) / row->tile_n),
-                   8, c->bias0, c->bias1, c->residual, c->residual_row};
+    gemm_args a = {(int)c->m,
+                   (int)w->n,
+                   (int)k,
+                   (int)((c->m + rows - 1) / rows),
+                   (int)((w->n + row->tile_n - 1) / row->tile_n),
+                   8,
+                   c->bias0,
+                   c->bias1,
+                   c->residual,
+                   c->residual_row};
     int64_t tiles = (int64_t)a.tiles_m * a.tiles_n, clusters = s->sm_count / row->cluster;
     l->grid[0] = (unsigned)((tiles < clusters ? tiles : clusters) * row->cluster);
     l->grid[1] = l->grid[2] = 1;
@@ -172,9 +188,22 @@ static ep_status run_tiles(cuda_state *s, const ep_tuned_call *c, const cuda_gem
 
 static ep_gemm plain_gemm(const ep_tuned_call *c, int which, void *out, int64_t out_row) {
     const ep_packed *w = c->weights;
-    ep_gemm g = {.batch = 1, .m = c->m, .n = w->n, .k = w->k, .dtype = w->dtype, .out_dtype = w->dtype, .a = c->x,
-                 .a_row = c->x_row, .a_col = c->x_col, .b = w->w[which], .b_row = w->col[which], .b_col = w->row[which],
-                 .out = out, .out_row = out_row, .alpha = 1.0, .rounding = c->rounding};
+    ep_gemm g = {.batch = 1,
+                 .m = c->m,
+                 .n = w->n,
+                 .k = w->k,
+                 .dtype = w->dtype,
+                 .out_dtype = w->dtype,
+                 .a = c->x,
+                 .a_row = c->x_row,
+                 .a_col = c->x_col,
+                 .b = w->w[which],
+                 .b_row = w->col[which],
+                 .b_col = w->row[which],
+                 .out = out,
+                 .out_row = out_row,
+                 .alpha = 1.0,
+                 .rounding = c->rounding};
     g.bias = which ? c->bias1 : c->bias0;
     g.bias_stride = which ? c->bias1_stride : c->bias0_stride;
     return g;
@@ -196,7 +225,8 @@ static ep_status by_library(ep_backend *b, const ep_tuned_call *c, ep_error *err
     ep_gemm g = plain_gemm(c, 0, c->out, c->out_row), u = plain_gemm(c, 1, up->data, w->n);
     ep_status status = cuda_gemm(s, &g, err);
     if (status == EP_OK) status = cuda_gemm(s, &u, err);
-    ep_tensor gt = matrix(s, w->dtype, c->out, c->m, w->n, c->out_row, 1), ut = matrix(s, w->dtype, up->data, c->m, w->n, w->n, 1);
+    ep_tensor gt = matrix(s, w->dtype, c->out, c->m, w->n, c->out_row, 1),
+              ut = matrix(s, w->dtype, up->data, c->m, w->n, w->n, 1);
     if (status == EP_OK) status = cuda_gated(b, c->act, c->rounding, &gt, &ut, &gt, err);
     ep_storage_release(up);
     return status;

@@ -15,6 +15,8 @@
 enum {
     KIND_MEMCPY = 1,
     KIND_MEMSET = 2,
+    KIND_DRIVER = 4,
+    KIND_RUNTIME = 5,
     KIND_KERNEL = 10,
     KIND_EXTERNAL = 39,
     EXTERNAL_CUSTOM = 3,
@@ -42,14 +44,21 @@ static struct {
 #undef F
 } cupti;
 
+typedef struct full_buffer {
+    struct full_buffer *next;
+    uint8_t *bytes;
+    size_t valid;
+} full_buffer;
+
 static struct {
-    pthread_mutex_t lock;
+    pthread_mutex_t lock, full_lock;
     bool loaded, refused, running;
     char why[200];
     int64_t offset_ns, error_ns; /* monotonic minus CUPTI's clock */
     uint64_t *ours;              /* [CUPTI correlation & mask] -> our number */
     uint32_t *theirs;
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .error_ns = -1};
+    full_buffer *full; /* completed, not read yet, newest first */
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .full_lock = PTHREAD_MUTEX_INITIALIZER, .error_ns = -1};
 
 enum { MAP = 1 << 16 }; /* launches in flight between two flushes; older ones are overwritten */
 
@@ -72,7 +81,10 @@ static uint64_t correlation_of(uint32_t theirs) {
 
 static void deliver(const ep_probe *p, const uint8_t *r, uint32_t kind) {
     bool kernel = kind == KIND_KERNEL;
-    ep_probe_kernel k = {.what = kernel ? "kernel" : kind == KIND_MEMCPY ? "memcpy" : "memset", .source = EP_SOURCE_CUPTI};
+    ep_probe_kernel k = {.what = kernel                ? "kernel"
+                                 : kind == KIND_MEMCPY ? "memcpy"
+                                                       : "memset",
+                         .source = EP_SOURCE_CUPTI};
     k.flops = k.bytes_read = k.bytes_written = -1;
     k.start = (int64_t)u64(r, 16) + state.offset_ns;
     k.end = (int64_t)u64(r, 24) + state.offset_ns;
@@ -92,7 +104,8 @@ static void deliver(const ep_probe *p, const uint8_t *r, uint32_t kind) {
         }
         k.shared_bytes = u32(r, 76) + u32(r, 80);
     } else {
-        static const char *const copies[] = {[1] = "Memcpy HtoD", [2] = "Memcpy DtoH", [8] = "Memcpy DtoD", [10] = "Memcpy PtoP"};
+        static const char *const copies[] = {
+            [1] = "Memcpy HtoD", [2] = "Memcpy DtoH", [8] = "Memcpy DtoD", [10] = "Memcpy PtoP"};
         uint8_t copy = r[4];
         bool known = copy < sizeof copies / sizeof *copies && copies[copy];
         k.name = kind == KIND_MEMSET ? "Memset (Device)" : known ? copies[copy] : "Memcpy";
@@ -107,21 +120,53 @@ static void request(uint8_t **buffer, size_t *size, size_t *max_records) {
     *max_records = 0;
 }
 
+/* Kept until the next flush: the record that links a kernel to our launch may come in a later buffer than the kernel. */
 static void complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
     (void)context, (void)stream, (void)size;
-    const ep_probe *p = ep_probe_get();
-    uint8_t *r = NULL;
-    while (buffer && cupti.next_record(buffer, valid, &r) == 0) {
-        uint32_t kind = u32(r, 0);
-        if (kind == KIND_EXTERNAL && u32(r, 4) == EXTERNAL_CUSTOM && state.ours) {
-            uint32_t theirs = u32(r, 16);
-            state.theirs[theirs & (MAP - 1)] = theirs;
-            state.ours[theirs & (MAP - 1)] = u64(r, 8);
-        } else if (p && (kind == KIND_KERNEL || kind == KIND_MEMCPY || kind == KIND_MEMSET)) {
-            deliver(p, r, kind);
-        }
+    full_buffer *b = malloc(sizeof *b);
+    if (!buffer || !b) {
+        free(buffer);
+        free(b);
+        return;
     }
-    free(buffer);
+    pthread_mutex_lock(&state.full_lock);
+    *b = (full_buffer){state.full, buffer, valid};
+    state.full = b;
+    pthread_mutex_unlock(&state.full_lock);
+}
+
+static void read_links(const full_buffer *b) {
+    uint8_t *r = NULL;
+    while (cupti.next_record(b->bytes, b->valid, &r) == 0) {
+        if (u32(r, 0) != KIND_EXTERNAL || u32(r, 4) != EXTERNAL_CUSTOM) continue;
+        uint32_t theirs = u32(r, 16);
+        state.theirs[theirs & (MAP - 1)] = theirs;
+        state.ours[theirs & (MAP - 1)] = u64(r, 8);
+    }
+}
+
+static void read_work(const full_buffer *b, const ep_probe *p) {
+    uint8_t *r = NULL;
+    while (cupti.next_record(b->bytes, b->valid, &r) == 0) {
+        uint32_t kind = u32(r, 0);
+        if (kind == KIND_KERNEL || kind == KIND_MEMCPY || kind == KIND_MEMSET) deliver(p, r, kind);
+    }
+}
+
+static void drain(void) {
+    pthread_mutex_lock(&state.full_lock);
+    full_buffer *list = state.full;
+    state.full = NULL;
+    pthread_mutex_unlock(&state.full_lock);
+    const ep_probe *p = ep_probe_get();
+    for (full_buffer *b = list; b; b = b->next) read_links(b);
+    while (list) {
+        full_buffer *b = list;
+        list = b->next;
+        if (p) read_work(b, p);
+        free(b->bytes);
+        free(b);
+    }
 }
 
 static bool load(void) {
@@ -164,8 +209,10 @@ static void calibrate(void) {
     }
 }
 
+static const int kinds[] = {KIND_EXTERNAL, KIND_DRIVER, KIND_RUNTIME, KIND_KERNEL, KIND_MEMCPY, KIND_MEMSET};
+
 static bool enable_all(void) {
-    static const int kinds[] = {KIND_EXTERNAL, KIND_KERNEL, KIND_MEMCPY, KIND_MEMSET};
+    /* Links are only written beside records of API calls, so those are on too. */
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         int r = cupti.enable(kinds[i]);
         if (r == 0) continue;
@@ -208,17 +255,17 @@ void cupti_pop(void) {
 }
 
 void cupti_flush(void) {
-    if (state.running) cupti.flush_all(1);
+    if (!state.running) return;
+    cupti.flush_all(1);
+    drain();
 }
 
 void cupti_stop(void) {
     pthread_mutex_lock(&state.lock);
     if (state.running) {
         cupti.flush_all(1);
-        cupti.disable(KIND_KERNEL);
-        cupti.disable(KIND_MEMCPY);
-        cupti.disable(KIND_MEMSET);
-        cupti.disable(KIND_EXTERNAL);
+        drain();
+        for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) cupti.disable(kinds[i]);
         state.running = false;
     }
     pthread_mutex_unlock(&state.lock);

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 static cu_driver driver;
@@ -38,9 +39,7 @@ static bool bind(void *library, void *table, const symbol_row *rows, size_t coun
     for (size_t i = 0; i < count; i++) {
         void *p = dlsym(library, rows[i].symbol);
         if (!p) {
-            ep_error e;
-            ep_fail(&e, EP_ERROR_MISSING_LIBRARY, "%s has no %s: it is too old for this", what, rows[i].symbol);
-            strncpy(missing, e.message, size - 1);
+            snprintf(missing, size, "%s has no %s: it is too old for this", what, rows[i].symbol);
             return false;
         }
         memcpy((char *)table + rows[i].offset, &p, sizeof p);
@@ -104,14 +103,14 @@ ep_status cu_check(const cu_driver *cu, cu_result result, const char *what, ep_e
     const char *name = NULL, *text = NULL;
     cu->error_name(result, &name);
     cu->error_string(result, &text);
-    return ep_fail(err, result == 2 ? EP_ERROR_OUT_OF_MEMORY : EP_ERROR_DRIVER, "%s: %s (%d): %.120s", name ? name : "?",
-                   text ? text : "unknown driver error", result, what);
+    return ep_fail(err, result == 2 ? EP_ERROR_OUT_OF_MEMORY : EP_ERROR_DRIVER, "%s: %s (%d): %.120s",
+                   name ? name : "?", text ? text : "unknown driver error", result, what);
 }
 
 ep_status lt_check(int result, const char *what, ep_error *err) {
-    static const char *const names[16] = {[1] = "not initialized",   [3] = "allocation failed", [7] = "invalid value",
-                                          [8] = "architecture mismatch", [13] = "execution failed", [14] = "internal error",
-                                          [15] = "not supported"};
+    static const char *const names[16] = {
+        [1] = "not initialized",   [3] = "allocation failed", [7] = "invalid value", [8] = "architecture mismatch",
+        [13] = "execution failed", [14] = "internal error",   [15] = "not supported"};
     if (result == 0) return EP_OK;
     const char *name = (unsigned)result < 16 ? names[result] : NULL;
     return ep_fail(err, result == 15 ? EP_ERROR_UNSUPPORTED : EP_ERROR_DRIVER, "cuBLASLt %s (%d): %.120s",

@@ -75,7 +75,8 @@ enum {
     F(cuStreamWaitEvent, stream_wait, (cu_stream stream, cu_event event, unsigned flags))                              \
     F(cuStreamBeginCapture_v2, capture_begin, (cu_stream stream, int mode))                                            \
     F(cuStreamEndCapture, capture_end, (cu_stream stream, cu_graph * graph))                                           \
-    F(cuGraphInstantiateWithFlags, graph_instantiate, (cu_graph_exec * exec, cu_graph graph, unsigned long long flags)) \
+    F(cuGraphInstantiateWithFlags, graph_instantiate,                                                                  \
+      (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))                                                \
     F(cuGraphLaunch, graph_launch, (cu_graph_exec exec, cu_stream stream))                                             \
     F(cuGraphExecDestroy, graph_exec_destroy, (cu_graph_exec exec))                                                    \
     F(cuGraphDestroy, graph_destroy, (cu_graph graph))                                                                 \
@@ -154,7 +155,8 @@ enum {
     F(cublasLtMatmulDescCreate, desc_create, (lt_desc * desc, int compute, int scale))                                 \
     F(cublasLtMatmulDescDestroy, desc_destroy, (lt_desc desc))                                                         \
     F(cublasLtMatmulDescSetAttribute, desc_set, (lt_desc desc, int attribute, const void *value, size_t size))         \
-    F(cublasLtMatrixLayoutCreate, layout_create, (lt_layout * layout, int type, uint64_t rows, uint64_t cols, int64_t ld)) \
+    F(cublasLtMatrixLayoutCreate, layout_create,                                                                       \
+      (lt_layout * layout, int type, uint64_t rows, uint64_t cols, int64_t ld))                                        \
     F(cublasLtMatrixLayoutDestroy, layout_destroy, (lt_layout layout))                                                 \
     F(cublasLtMatrixLayoutSetAttribute, layout_set, (lt_layout layout, int attribute, const void *value, size_t size)) \
     F(cublasLtMatmulPreferenceCreate, preference_create, (lt_preference * preference))                                 \

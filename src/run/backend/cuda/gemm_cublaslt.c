@@ -37,7 +37,8 @@ static int alignment(const void *p, int64_t ld, size_t size, int current) {
 
 static ep_status make_layout(const lt_library *lt, int type, int64_t rows, int64_t cols, int64_t ld, int64_t batch,
                              int64_t stride, ep_error *err, lt_layout *out) {
-    EP_TRY(lt_check(lt->layout_create(out, type, (uint64_t)rows, (uint64_t)cols, ld), "cublasLtMatrixLayoutCreate", err));
+    EP_TRY(
+        lt_check(lt->layout_create(out, type, (uint64_t)rows, (uint64_t)cols, ld), "cublasLtMatrixLayoutCreate", err));
     if (batch <= 1) return EP_OK;
     int32_t count = (int32_t)batch;
     EP_TRY(lt_check(lt->layout_set(*out, LT_LAYOUT_BATCH, &count, sizeof count), "batch count", err));
@@ -64,8 +65,8 @@ static ep_status fill_desc(const lt_library *lt, cuda_gemm_entry *e, ep_error *e
     int type = lt_type(k->dtype), out = lt_type(k->out_dtype);
     EP_TRY(make_layout(lt, type, wt ? k->k : k->n, wt ? k->n : k->k, k->b_ld, k->batch, k->b_batch, err, &e->w));
     EP_TRY(make_layout(lt, type, xt ? k->m : k->k, xt ? k->k : k->m, k->a_ld, k->batch, k->a_batch, err, &e->x));
-    EP_TRY(make_layout(lt, out, k->n, k->m, k->has_c ? k->c_ld : k->out_ld, k->batch, k->has_c ? k->c_batch : k->out_batch,
-                       err, &e->c));
+    EP_TRY(make_layout(lt, out, k->n, k->m, k->has_c ? k->c_ld : k->out_ld, k->batch,
+                       k->has_c ? k->c_batch : k->out_batch, err, &e->c));
     return make_layout(lt, out, k->n, k->m, k->out_ld, k->batch, k->out_batch, err, &e->d);
 }
 
@@ -91,7 +92,8 @@ static ep_status prepare(cuda_state *s, ep_error *err) {
     if (s->lt_handle) return EP_OK;
     if (!s->lt && !(s->lt = lt_library_get(err))) return EP_ERROR_MISSING_LIBRARY;
     EP_TRY(lt_check(s->lt->create(&s->lt_handle), "cublasLtCreate", err));
-    EP_TRY(cuda_result(s, s->cu->memory_alloc(&s->workspace, WORKSPACE_BYTES), "cuMemAlloc of the cuBLASLt workspace", err));
+    EP_TRY(cuda_result(s, s->cu->memory_alloc(&s->workspace, WORKSPACE_BYTES), "cuMemAlloc of the cuBLASLt workspace",
+                       err));
     s->workspace_bytes = WORKSPACE_BYTES;
     return EP_OK;
 }
@@ -162,7 +164,8 @@ static int layout_of(int64_t rows, int64_t cols, int64_t row, int64_t col, int64
 
 static ep_tensor view_of(cuda_state *s, ep_dtype dtype, const void *data, int64_t batch, int64_t rows, int64_t cols,
                          int64_t batch_stride, int64_t row, int64_t col) {
-    ep_tensor t = {.data = (char *)(uintptr_t)data, .dtype = dtype, .ndim = 3, .numel = batch * rows * cols, .value = -1};
+    ep_tensor t = {
+        .data = (char *)(uintptr_t)data, .dtype = dtype, .ndim = 3, .numel = batch * rows * cols, .value = -1};
     t.device = (ep_device){EP_DEVICE_CUDA, s->index};
     int64_t sizes[3] = {batch, rows, cols}, strides[3] = {batch_stride, row, col};
     memcpy(t.sizes, sizes, sizeof sizes);
@@ -195,7 +198,8 @@ static ep_status without_product(cuda_state *s, const ep_gemm *g, ep_error *err)
     }
     ep_storage *zero;
     EP_TRY(cuda_storage_create(s, 16, err, &zero));
-    ep_status status = cuda_result(s, s->cu->memset8((cu_ptr)(uintptr_t)zero->data, 0, 16, s->stream), "cuMemsetD8Async", err);
+    ep_status status =
+        cuda_result(s, s->cu->memset8((cu_ptr)(uintptr_t)zero->data, 0, 16, s->stream), "cuMemsetD8Async", err);
     ep_tensor in = view_of(s, g->out_dtype, zero->data, g->batch, g->m, g->n, 0, 0, 0);
     if (status == EP_OK) status = cuda_copy(&b, &in, &out, err);
     ep_storage_release(zero);
@@ -221,7 +225,7 @@ static ep_status product(cuda_state *s, const ep_gemm *g, ep_error *err) {
     size_t size = ep_dtype_size(g->dtype);
     key.align = alignment(g->out, key.out_ld, ep_dtype_size(g->out_dtype),
                           alignment(g->a, key.a_ld, size, alignment(g->b, key.b_ld, size, 16)));
-    cuda_gemm_entry *e;
+    cuda_gemm_entry *e = NULL;
     EP_TRY(prepare(s, err));
     EP_TRY(find(s, &key, err, &e));
     if (g->bias && e->bias != g->bias) {
@@ -230,7 +234,9 @@ static ep_status product(cuda_state *s, const ep_gemm *g, ep_error *err) {
     }
     float alpha = (float)g->alpha, beta = key.has_c ? (float)g->beta : 0.0f;
     int64_t in = g->batch * (g->m * g->k + g->k * g->n) * (int64_t)size, out = g->batch * g->m * g->n;
-    cuda_launch l = {.name = e->name, .flops = 2 * g->batch * g->m * g->n * g->k, .bytes_read = in,
+    cuda_launch l = {.name = e->name,
+                     .flops = 2 * g->batch * g->m * g->n * g->k,
+                     .bytes_read = in,
                      .bytes_written = out * (int64_t)ep_dtype_size(g->out_dtype)};
     const ep_probe *p = ep_probe_get();
     cuda_probe_mark mark;
@@ -255,7 +261,8 @@ static ep_status finish(cuda_state *s, const ep_gemm *g, bool bias_done, ep_erro
         EP_TRY(cuda_pointwise(&b, ep_act_op(g->act), 1, in, &out, err));
     }
     if (!g->residual) return EP_OK;
-    ep_tensor residual = view_of(s, g->out_dtype, g->residual, g->batch, g->m, g->n, g->m * g->residual_row, g->residual_row, 1);
+    ep_tensor residual =
+        view_of(s, g->out_dtype, g->residual, g->batch, g->m, g->n, g->m * g->residual_row, g->residual_row, 1);
     const ep_tensor *in[2] = {&out, &residual};
     return cuda_pointwise(&b, EP_OP_ADD, 2, in, &out, err);
 }
@@ -275,7 +282,8 @@ ep_status cuda_gemm(cuda_state *s, const ep_gemm *given, ep_error *err) {
         status = compact(s, g.dtype, &g.a, g.batch, g.m, g.k, &g.a_batch, &g.a_row, &g.a_col, &keep[0], err);
     if (status == EP_OK && layout_of(g.k, g.n, g.b_row, g.b_col, &ld) < 0)
         status = compact(s, g.dtype, &g.b, g.batch, g.k, g.n, &g.b_batch, &g.b_row, &g.b_col, &keep[1], err);
-    bool c_fits = !g.c || g.beta == 0 || ((g.n == 1 || g.c_col == 1) && (g.m == 1 || g.c_row >= g.n) && g.dtype == g.out_dtype);
+    bool c_fits =
+        !g.c || g.beta == 0 || ((g.n == 1 || g.c_col == 1) && (g.m == 1 || g.c_row >= g.n) && g.dtype == g.out_dtype);
     if (status == EP_OK && !c_fits)
         status = compact(s, g.out_dtype, &g.c, g.batch, g.m, g.n, &g.c_batch, &g.c_row, &g.c_col, &keep[2], err);
     /* The library's bias must be dense and of the output's type; a strided one is copied so that one rounding is left. */

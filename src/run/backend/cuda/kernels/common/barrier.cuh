@@ -72,11 +72,15 @@ template <int N> __device__ __forceinline__ void registers_down() {
 
 /* Programmatic dependent launch: wait for the grid this one depends on; let the next one start. */
 __device__ __forceinline__ void wait_previous_grid() {
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 __device__ __forceinline__ void launch_next_grid() {
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 
 } // namespace ep

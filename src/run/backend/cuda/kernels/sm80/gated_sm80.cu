@@ -13,7 +13,7 @@ struct gated_args {
     long long g_row, u_row, dy_row, y_row, du_row; /* elements */
     long long vectors;                             /* rows * vectors a row */
     unsigned per_row;                              /* vectors a row, 0: one row of all */
-    unsigned tail;           /* one row of all: elements behind the last whole vector */
+    unsigned tail;                                 /* one row of all: elements behind the last whole vector */
 };
 
 struct f32_type {
@@ -128,8 +128,7 @@ __device__ __forceinline__ void gated_body(const gated_args &a) {
         if (first + (long long)i * blockDim.x >= a.vectors) break;
         W y, du;
 #pragma unroll
-        for (int e = 0; e < V; e++)
-            one<T, ACT, EAGER, BACKWARD>(g[i].v[e], u[i].v[e], dy[i].v[e], &y.v[e], &du.v[e]);
+        for (int e = 0; e < V; e++) one<T, ACT, EAGER, BACKWARD>(g[i].v[e], u[i].v[e], dy[i].v[e], &y.v[e], &du.v[e]);
         __stcs((decltype(y.raw) *)((S *)a.y + at[i][2]), y.raw);
         if (BACKWARD) __stcs((decltype(du.raw) *)((S *)a.du + at[i][4]), du.raw);
     }

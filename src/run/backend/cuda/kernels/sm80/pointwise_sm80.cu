@@ -37,7 +37,9 @@ template <> struct vocabulary<double> {
     static __device__ __forceinline__ double v_gelu_tanh(double x) {
         return 0.5 * x * (1.0 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
     }
-    static __device__ __forceinline__ double v_gelu_erf(double x) { return 0.5 * x * (1.0 + erf(x * 0.7071067811865476)); }
+    static __device__ __forceinline__ double v_gelu_erf(double x) {
+        return 0.5 * x * (1.0 + erf(x * 0.7071067811865476));
+    }
 };
 
 /* silu and sigmoid by the formula would use expf; the fused kernels use the same f32 forms as activation.cuh. */
@@ -45,8 +47,17 @@ template <> struct vocabulary<double> {
     template <typename real> struct op_##name : vocabulary<real> {                                                     \
         enum { ARITY = arity };                                                                                        \
         typedef vocabulary<real> v;                                                                                    \
-        using v::v_abs; using v::v_sqrt; using v::v_exp; using v::v_log; using v::v_tanh; using v::v_erf;              \
-        using v::v_min; using v::v_max; using v::v_select; using v::v_gelu_tanh; using v::v_gelu_erf;                  \
+        using v::v_abs;                                                                                                \
+        using v::v_sqrt;                                                                                               \
+        using v::v_exp;                                                                                                \
+        using v::v_log;                                                                                                \
+        using v::v_tanh;                                                                                               \
+        using v::v_erf;                                                                                                \
+        using v::v_min;                                                                                                \
+        using v::v_max;                                                                                                \
+        using v::v_select;                                                                                             \
+        using v::v_gelu_tanh;                                                                                          \
+        using v::v_gelu_erf;                                                                                           \
         static __device__ __forceinline__ real run(real a, real b, real c) { return FORMULA; }                         \
     };
 #include <epilogue/pointwise.def>
@@ -59,13 +70,25 @@ struct f32_type {
     typedef float scalar;
 };
 template <typename S> __device__ __forceinline__ float widen(S v);
-template <> __device__ __forceinline__ float widen(__nv_bfloat16 v) { return __bfloat162float(v); }
-template <> __device__ __forceinline__ float widen(__half v) { return __half2float(v); }
-template <> __device__ __forceinline__ float widen(float v) { return v; }
+template <> __device__ __forceinline__ float widen(__nv_bfloat16 v) {
+    return __bfloat162float(v);
+}
+template <> __device__ __forceinline__ float widen(__half v) {
+    return __half2float(v);
+}
+template <> __device__ __forceinline__ float widen(float v) {
+    return v;
+}
 template <typename S> __device__ __forceinline__ S narrow(float v);
-template <> __device__ __forceinline__ __nv_bfloat16 narrow(float v) { return __float2bfloat16_rn(v); }
-template <> __device__ __forceinline__ __half narrow(float v) { return __float2half_rn(v); }
-template <> __device__ __forceinline__ float narrow(float v) { return v; }
+template <> __device__ __forceinline__ __nv_bfloat16 narrow(float v) {
+    return __float2bfloat16_rn(v);
+}
+template <> __device__ __forceinline__ __half narrow(float v) {
+    return __float2half_rn(v);
+}
+template <> __device__ __forceinline__ float narrow(float v) {
+    return v;
+}
 
 template <typename S> union pack16 {
     uint4 raw;
@@ -112,9 +135,7 @@ template <template <typename> class OP, typename S> __device__ __forceinline__ v
 }
 
 /* Element i of the collapsed index space: its offset in each operand. */
-template <int N> struct offsets {
-    long long in[N], out;
-};
+template <int N> struct offsets { long long in[N], out; };
 template <int N> __device__ __forceinline__ offsets<N> locate(const ep_strided_args &a, long long i) {
     offsets<N> o = {};
     bool small = a.numel <= 0x7fffffffll;
@@ -182,7 +203,8 @@ __device__ __forceinline__ void store_any(void *p, int dtype, long long i, doubl
 #include <epilogue/pointwise.def>
 #undef EP_POINTWISE
 
-extern "C" __global__ void __launch_bounds__(256) ep_any_pointwise_sm80_strided(const __grid_constant__ ep_strided_args a) {
+extern "C" __global__ void __launch_bounds__(256)
+    ep_any_pointwise_sm80_strided(const __grid_constant__ ep_strided_args a) {
     long long step = (long long)gridDim.x * blockDim.x;
     for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < a.numel; i += step) {
         ep::offsets<3> o = ep::locate<3>(a, i);
@@ -202,8 +224,10 @@ extern "C" __global__ void __launch_bounds__(256) ep_any_copy_sm80_strided(const
     long long step = (long long)gridDim.x * blockDim.x;
     for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < a.numel; i += step) {
         ep::offsets<1> o = ep::locate<1>(a, i);
-        if (a.in_dtype[0] == 4 && a.out_dtype == 4) ((long long *)a.out)[o.out] = ((const long long *)a.in[0])[o.in[0]];
-        else ep::store_any(a.out, a.out_dtype, o.out, ep::load_any(a.in[0], a.in_dtype[0], o.in[0]));
+        if (a.in_dtype[0] == 4 && a.out_dtype == 4)
+            ((long long *)a.out)[o.out] = ((const long long *)a.in[0])[o.in[0]];
+        else
+            ep::store_any(a.out, a.out_dtype, o.out, ep::load_any(a.in[0], a.in_dtype[0], o.in[0]));
     }
 }
 

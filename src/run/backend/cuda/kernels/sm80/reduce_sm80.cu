@@ -7,13 +7,25 @@ namespace ep {
 enum { THREADS = 256 };
 
 template <typename S> __device__ __forceinline__ float widen(S v);
-template <> __device__ __forceinline__ float widen(__nv_bfloat16 v) { return __bfloat162float(v); }
-template <> __device__ __forceinline__ float widen(__half v) { return __half2float(v); }
-template <> __device__ __forceinline__ float widen(float v) { return v; }
+template <> __device__ __forceinline__ float widen(__nv_bfloat16 v) {
+    return __bfloat162float(v);
+}
+template <> __device__ __forceinline__ float widen(__half v) {
+    return __half2float(v);
+}
+template <> __device__ __forceinline__ float widen(float v) {
+    return v;
+}
 template <typename S> __device__ __forceinline__ S narrow(float v);
-template <> __device__ __forceinline__ __nv_bfloat16 narrow(float v) { return __float2bfloat16_rn(v); }
-template <> __device__ __forceinline__ __half narrow(float v) { return __float2half_rn(v); }
-template <> __device__ __forceinline__ float narrow(float v) { return v; }
+template <> __device__ __forceinline__ __nv_bfloat16 narrow(float v) {
+    return __float2bfloat16_rn(v);
+}
+template <> __device__ __forceinline__ __half narrow(float v) {
+    return __float2half_rn(v);
+}
+template <> __device__ __forceinline__ float narrow(float v) {
+    return v;
+}
 
 struct adding {
     static __device__ __forceinline__ float start() { return 0.0f; }
@@ -76,18 +88,17 @@ template <typename S, bool CENTER> __device__ __forceinline__ void norm_row(cons
 
 } // namespace ep
 
-#define EP_ROWS(name, dtype, ...)                                                                                     \
+#define EP_ROWS(name, dtype, ...)                                                                                      \
     extern "C" __global__ void __launch_bounds__(ep::THREADS)                                                          \
         ep_##dtype##_##name##_sm80_row(const __grid_constant__ ep_row_args a) {                                        \
         for (long long row = blockIdx.x; row < a.rows; row += gridDim.x) {                                             \
-            __VA_ARGS__;                                                                                                    \
+            __VA_ARGS__;                                                                                               \
         }                                                                                                              \
     }
 #define EP_ALL(dtype, S)                                                                                               \
     EP_ROWS(sum, dtype, ep::sum_row<S>(a, row, 1.0f))                                                                  \
     EP_ROWS(mean, dtype, ep::sum_row<S>(a, row, 1.0f / (float)a.cols))                                                 \
-    EP_ROWS(amax, dtype,                                                                                               \
-            float v = ep::row_join<ep::maximum, S>((const S *)a.x + row * a.x_row, a.cols, ep::same());                \
+    EP_ROWS(amax, dtype, float v = ep::row_join<ep::maximum, S>((const S *)a.x + row * a.x_row, a.cols, ep::same());   \
             if (threadIdx.x == 0)((S *)a.out)[row * a.out_row] = ep::narrow<S>(v))                                     \
     EP_ROWS(softmax, dtype, ep::softmax_row<S>(a, row))                                                                \
     EP_ROWS(layer_norm, dtype, (ep::norm_row<S, true>(a, row)))                                                        \

@@ -10,15 +10,15 @@
     }
 
 #define EP_GATED_ROUNDINGS(dtype, TYPE, act, ACT)                                                                      \
-    EP_GEMM(ep_##dtype##_gated_gemm_##act##_sm90a_t128x128c2_eager, TYPE, 256, 4, 2, true, ACT, true)                             \
-    EP_GEMM(ep_##dtype##_gated_gemm_##act##_sm90a_t128x128c2_fewest, TYPE, 256, 4, 2, true, ACT, false)                           \
-    EP_GEMM(ep_##dtype##_gated_gemm_##act##_sm90a_t128x64c1_eager, TYPE, 128, 6, 1, true, ACT, true)                              \
+    EP_GEMM(ep_##dtype##_gated_gemm_##act##_sm90a_t128x128c2_eager, TYPE, 256, 4, 2, true, ACT, true)                  \
+    EP_GEMM(ep_##dtype##_gated_gemm_##act##_sm90a_t128x128c2_fewest, TYPE, 256, 4, 2, true, ACT, false)                \
+    EP_GEMM(ep_##dtype##_gated_gemm_##act##_sm90a_t128x64c1_eager, TYPE, 128, 6, 1, true, ACT, true)                   \
     EP_GEMM(ep_##dtype##_gated_gemm_##act##_sm90a_t128x64c1_fewest, TYPE, 128, 6, 1, true, ACT, false)
 
 #define EP_GATED(dtype, TYPE)                                                                                          \
-    EP_GATED_ROUNDINGS(dtype, TYPE, gelu_tanh, ACT_GELU_TANH)                                                              \
-    EP_GATED_ROUNDINGS(dtype, TYPE, gelu_erf, ACT_GELU_ERF)                                                           \
-    EP_GATED_ROUNDINGS(dtype, TYPE, silu, ACT_SILU)                                                                  \
+    EP_GATED_ROUNDINGS(dtype, TYPE, gelu_tanh, ACT_GELU_TANH)                                                          \
+    EP_GATED_ROUNDINGS(dtype, TYPE, gelu_erf, ACT_GELU_ERF)                                                            \
+    EP_GATED_ROUNDINGS(dtype, TYPE, silu, ACT_SILU)                                                                    \
     EP_GATED_ROUNDINGS(dtype, TYPE, relu, ACT_RELU)
 
 #define EP_PLAIN_ACT(dtype, TYPE, act, ACT)                                                                            \

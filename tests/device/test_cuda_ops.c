@@ -1,0 +1,306 @@
+/* Every op on the GPU against the plain reference, element by element: random shapes, strides and dtypes, outputs from a
+ * dirty allocator, NaN and infinities among the inputs. Skipped (with a line) on a machine without a GPU. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <epilogue/epilogue.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static ep_context *gpu, *ref;
+static uint64_t seed = 0x5eed;
+
+static uint64_t rnd(uint64_t n) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (seed >> 33) % n;
+}
+
+static double tolerance(ep_dtype d) {
+    return d == EP_DTYPE_F32 ? 4e-6 : d == EP_DTYPE_F16 ? 2e-3 : 1.6e-2;
+}
+
+static int64_t pick(void) {
+    static const int64_t sizes[] = {0, 1, 2, 3, 7, 8, 9, 16, 17, 31, 33, 64, 65, 100, 129};
+    return sizes[rnd(sizeof sizes / sizeof *sizes)];
+}
+
+/* A random view: contiguous, transposed, sliced by 2, or expanded; on the host. */
+static ep_tensor *host_tensor(ep_dtype dtype, int ndim, const int64_t *sizes, int kind) {
+    ep_error e;
+    ep_tensor *t, *v;
+    int64_t big[EP_MAX_DIMS];
+    for (int d = 0; d < ndim; d++) big[d] = sizes[d];
+    if (kind == 1 && ndim >= 2) {
+        int64_t s = big[ndim - 1];
+        big[ndim - 1] = big[0];
+        big[0] = s;
+    } else if (kind == 2 && ndim >= 1) {
+        big[ndim - 1] = 2 * sizes[ndim - 1];
+    }
+    assert_int_equal(ep_tensor_create(dtype, ndim, big, &e, &t), EP_OK);
+    assert_int_equal(ep_tensor_fill_random(t, seed++, 1.5, &e), EP_OK);
+    if (kind == 1 && ndim >= 2) {
+        assert_int_equal(ep_tensor_transpose(t, 0, ndim - 1, &e, &v), EP_OK);
+    } else if (kind == 2 && ndim >= 1) {
+        assert_int_equal(ep_tensor_slice(t, ndim - 1, 0, big[ndim - 1], 2, &e, &v), EP_OK);
+    } else {
+        return t;
+    }
+    ep_tensor_destroy(t);
+    return v;
+}
+
+/* The same view on the device: the whole host buffer is not copied, so the view is made again there. */
+static ep_tensor *device_tensor(const ep_tensor *host, int kind) {
+    ep_tensor *d, *t;
+    ep_error e;
+    assert_int_equal(ep_to_device(gpu, host, &d), EP_OK);
+    int n = ep_tensor_ndim(host);
+    if (kind == 1 && n >= 2) { /* dense copy of the transpose, seen transposed again */
+        ep_tensor *back, *dense;
+        assert_int_equal(ep_tensor_transpose(d, 0, n - 1, &e, &t), EP_OK);
+        assert_int_equal(ep_copy(gpu, t, &dense), EP_OK);
+        assert_int_equal(ep_tensor_transpose(dense, 0, n - 1, &e, &back), EP_OK);
+        ep_tensor_destroy(t);
+        ep_tensor_destroy(dense);
+        ep_tensor_destroy(d);
+        return back;
+    }
+    return d;
+}
+
+static void compare(const char *what, ep_tensor *on_gpu, ep_tensor *expected, double tol) {
+    ep_error e;
+    ep_tensor *host;
+    ep_difference diff;
+    assert_int_equal(ep_to_host(gpu, on_gpu, &host), EP_OK);
+    assert_int_equal(ep_tensor_compare(host, expected, 1.0, &e, &diff), EP_OK);
+    if (!(diff.max_rel <= tol)) {
+        print_message("%s: off by %g (relative %g) at %lld\n", what, diff.max_abs, diff.max_rel, (long long)diff.at);
+        fail();
+    }
+    ep_tensor_destroy(host);
+    ep_tensor_destroy(on_gpu);
+    ep_tensor_destroy(expected);
+}
+
+static const ep_dtype floats[] = {EP_DTYPE_F32, EP_DTYPE_BF16, EP_DTYPE_F16};
+
+static void pointwise(void **state) {
+    (void)state;
+    static const int arity[] = {
+#define EP_POINTWISE(ID, name, aten, n, flops, formula) n,
+#include <epilogue/pointwise.def>
+#undef EP_POINTWISE
+    };
+    for (int round = 0; round < 600; round++) {
+        ep_op op = (ep_op)rnd(sizeof arity / sizeof *arity);
+        ep_dtype dtype = floats[rnd(3)];
+        int n = arity[op], ndim = 1 + (int)rnd(4);
+        int64_t sizes[4];
+        for (int d = 0; d < ndim; d++) sizes[d] = ndim > 2 ? pick() % 20 : pick();
+        ep_tensor *h[3] = {0}, *d[3] = {0}, *y, *r;
+        for (int i = 0; i < n; i++) {
+            int64_t in[4];
+            for (int k = 0; k < ndim; k++) in[k] = i > 0 && rnd(4) == 0 ? 1 : sizes[k];
+            int kind = (int)rnd(3);
+            h[i] = host_tensor(dtype, ndim, in, kind);
+            d[i] = device_tensor(h[i], kind);
+        }
+        ep_status s = n == 1   ? ep_unary(gpu, op, d[0], &y)
+                      : n == 2 ? ep_binary(gpu, op, d[0], d[1], &y)
+                               : ep_where(gpu, d[0], d[1], d[2], &y);
+        if (s != EP_OK) print_message("%s: %s\n", ep_op_name(op), ep_context_error(gpu)->message);
+        assert_int_equal(s, EP_OK);
+        s = n == 1 ? ep_unary(ref, op, h[0], &r) : n == 2 ? ep_binary(ref, op, h[0], h[1], &r) : ep_where(ref, h[0], h[1], h[2], &r);
+        assert_int_equal(s, EP_OK);
+        compare(ep_op_name(op), y, r, tolerance(dtype));
+        for (int i = 0; i < n; i++) {
+            ep_tensor_destroy(h[i]);
+            ep_tensor_destroy(d[i]);
+        }
+    }
+}
+
+static void products(void **state) {
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        ep_dtype dtype = floats[rnd(3)];
+        int64_t m = pick(), n = pick(), k = pick();
+        int64_t xs[2] = {m, k}, ws[2] = {n, k}, bs[1] = {n};
+        int kx = (int)rnd(3), kw = (int)rnd(3), kb = (int)rnd(2) * 2;
+        ep_tensor *hx = host_tensor(dtype, 2, xs, kx), *hw = host_tensor(dtype, 2, ws, kw), *hb = host_tensor(dtype, 1, bs, kb);
+        ep_tensor *dx = device_tensor(hx, kx), *dw = device_tensor(hw, kw), *db = device_tensor(hb, kb), *y, *r;
+        bool bias = rnd(2);
+        ep_status s = ep_linear(gpu, dx, dw, bias ? db : NULL, &y);
+        if (s != EP_OK) print_message("linear %lld %lld %lld: %s\n", (long long)m, (long long)n, (long long)k, ep_context_error(gpu)->message);
+        assert_int_equal(s, EP_OK);
+        assert_int_equal(ep_linear(ref, hx, hw, bias ? hb : NULL, &r), EP_OK);
+        compare("linear", y, r, dtype == EP_DTYPE_F32 ? 3e-5 : tolerance(dtype));
+        ep_tensor *all[] = {hx, hw, hb, dx, dw, db};
+        for (size_t i = 0; i < 6; i++) ep_tensor_destroy(all[i]);
+    }
+}
+
+static void rows(void **state) {
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        ep_dtype dtype = floats[rnd(3)];
+        int64_t sizes[3] = {pick() % 20, pick(), 1 + pick()};
+        int kind = (int)rnd(3), which = (int)rnd(6);
+        ep_tensor *h = host_tensor(dtype, 3, sizes, kind), *d = device_tensor(h, kind), *y, *r;
+        ep_context *ctx[2] = {gpu, ref};
+        const ep_tensor *in[2] = {d, h};
+        ep_tensor **out[2] = {&y, &r};
+        for (int i = 0; i < 2; i++) {
+            int dims = 1 + round % 3;
+            ep_status s = which == 0   ? ep_sum(ctx[i], in[i], dims, false, out[i])
+                          : which == 1 ? ep_mean(ctx[i], in[i], dims, true, out[i])
+                          : which == 2 ? ep_amax(ctx[i], in[i], 1, false, out[i])
+                          : which == 3 ? ep_softmax(ctx[i], in[i], out[i])
+                          : which == 4 ? ep_layer_norm(ctx[i], in[i], NULL, NULL, 1e-5, out[i])
+                                       : ep_rms_norm(ctx[i], in[i], NULL, 1e-6, out[i]);
+            if (s != EP_OK) print_message("%d: %s\n", which, ep_context_error(ctx[i])->message);
+            assert_int_equal(s, EP_OK);
+        }
+        static const char *const what[] = {"sum", "mean", "amax", "softmax", "layer_norm", "rms_norm"};
+        compare(what[which], y, r, dtype == EP_DTYPE_F32 ? 1e-4 : 3 * tolerance(dtype));
+        ep_tensor_destroy(h);
+        ep_tensor_destroy(d);
+    }
+}
+
+static void gated(void **state) {
+    (void)state;
+    static const int64_t widths[] = {1, 2, 7, 8, 12, 352, 1234, 3001, 3420, 65537};
+    for (int round = 0; round < 160; round++) {
+        ep_dtype dtype = floats[rnd(3)];
+        ep_act act = (ep_act)(1 + rnd(4));
+        int64_t w = widths[rnd(10)], sizes[2] = {1 + (int64_t)rnd(4), 2 * w};
+        ep_error e;
+        ep_tensor *h = host_tensor(dtype, 2, sizes, 0), *d, *hg, *hu, *dg, *du, *y, *r;
+        assert_int_equal(ep_to_device(gpu, h, &d), EP_OK);
+        bool interleaved = rnd(3) == 0;
+        int64_t g0 = 0, g1 = interleaved ? 2 * w : w, u0 = interleaved ? 1 : w, step = interleaved ? 2 : 1;
+        ep_tensor_slice(h, 1, g0, g1, step, &e, &hg);
+        ep_tensor_slice(h, 1, u0, 2 * w, step, &e, &hu);
+        ep_tensor_slice(d, 1, g0, g1, step, &e, &dg);
+        ep_tensor_slice(d, 1, u0, 2 * w, step, &e, &du);
+        ep_status s = ep_gated(gpu, act, dg, du, &y);
+        if (s != EP_OK) print_message("gated %lld: %s\n", (long long)w, ep_context_error(gpu)->message);
+        assert_int_equal(s, EP_OK);
+        assert_int_equal(ep_gated(ref, act, hg, hu, &r), EP_OK);
+        compare("gated", y, r, tolerance(dtype));
+        ep_tensor *hdy = host_tensor(dtype, 2, (int64_t[]){sizes[0], w}, 0), *ddy, *a, *b, *ra, *rb;
+        assert_int_equal(ep_to_device(gpu, hdy, &ddy), EP_OK);
+        assert_int_equal(ep_gated_backward(gpu, act, ddy, dg, du, &a, &b), EP_OK);
+        assert_int_equal(ep_gated_backward(ref, act, hdy, hg, hu, &ra, &rb), EP_OK);
+        compare("dgate", a, ra, 2 * tolerance(dtype));
+        compare("dup", b, rb, 2 * tolerance(dtype));
+        ep_tensor *all[] = {h, d, hg, hu, dg, du, hdy, ddy};
+        for (size_t i = 0; i < 8; i++) ep_tensor_destroy(all[i]);
+    }
+}
+
+static void blocks(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {1, 2, 3, 7, 8, 15, 16, 17, 64, 65, 127, 200, 352, 513};
+    const size_t count = sizeof sizes / sizeof *sizes;
+    for (int round = 0; round < 150; round++) {
+        ep_dtype dtype = floats[rnd(3)];
+        int64_t m = sizes[rnd(count)], dim = sizes[rnd(count)], hidden = sizes[rnd(count)];
+        ep_act act = (ep_act)(1 + rnd(4));
+        bool bias = rnd(2), gate = rnd(3) > 0, residual = rnd(2);
+        ep_error e;
+        ep_tensor *h[8], *d[8];
+        int64_t shapes[8][2] = {{m, dim}, {hidden, dim}, {hidden, dim}, {dim, hidden}, {hidden, 0}, {hidden, 0}, {dim, 0}, {m, dim}};
+        for (int i = 0; i < 8; i++) {
+            int nd = i >= 4 && i < 7 ? 1 : 2;
+            assert_int_equal(ep_tensor_create(dtype, nd, shapes[i], &e, &h[i]), EP_OK);
+            double scale = i == 1 || i == 2 ? 1 / sqrt((double)dim) : i == 3 ? 1 / sqrt((double)hidden) : 1.0;
+            ep_tensor_fill_random(h[i], seed++, scale, &e);
+            assert_int_equal(ep_to_device(gpu, h[i], &d[i]), EP_OK);
+        }
+        ep_block *bg, *br;
+        ep_tensor **t[2] = {d, h};
+        ep_block **bl[2] = {&bg, &br};
+        ep_context *ctx[2] = {gpu, ref};
+        for (int i = 0; i < 2; i++) {
+            ep_block_weights w = {.gate = gate ? t[i][1] : NULL, .up = t[i][2], .down = t[i][3]};
+            if (bias) w.gate_bias = gate ? t[i][4] : NULL, w.up_bias = t[i][5], w.down_bias = t[i][6];
+            assert_int_equal(ep_block_create(ctx[i], gate ? EP_BLOCK_GATED : EP_BLOCK_MLP, act, &w, bl[i]), EP_OK);
+        }
+        ep_tensor *y, *r;
+        assert_int_equal(ep_block_run(br, EP_MODE_EAGER, h[0], residual ? h[7] : NULL, &r), EP_OK);
+        for (int mode = 0; mode < 2; mode++) {
+            ep_tensor *copy;
+            ep_status s = ep_block_run(bg, mode ? EP_MODE_TUNED : EP_MODE_EAGER, d[0], residual ? d[7] : NULL, &y);
+            if (s != EP_OK) print_message("block mode %d: %s\n", mode, ep_context_error(gpu)->message);
+            assert_int_equal(s, EP_OK);
+            ep_tensor_alias(r, &e, &copy);
+            compare(mode ? "tuned block" : "eager block", y, copy, dtype == EP_DTYPE_F32 ? 1e-4 : 3 * tolerance(dtype));
+        }
+        ep_tensor_destroy(r);
+        ep_block_destroy(bg);
+        ep_block_destroy(br);
+        for (int i = 0; i < 8; i++) {
+            ep_tensor_destroy(h[i]);
+            ep_tensor_destroy(d[i]);
+        }
+    }
+}
+
+static void recorded(void **state) {
+    (void)state;
+    ep_error e;
+    ep_profile *p;
+    ep_trace *t;
+    int64_t sizes[2] = {512, 512};
+    ep_tensor *h = host_tensor(EP_DTYPE_BF16, 2, sizes, 0), *d, *y;
+    assert_int_equal(ep_to_device(gpu, h, &d), EP_OK);
+    assert_int_equal(ep_profile_start(NULL, &e, &p), EP_OK);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(ep_linear(gpu, d, d, NULL, &y), EP_OK);
+        ep_tensor_destroy(y);
+        assert_int_equal(ep_gelu_tanh(gpu, d, &y), EP_OK);
+        ep_tensor_destroy(y);
+    }
+    assert_int_equal(ep_context_sync(gpu), EP_OK);
+    assert_int_equal(ep_profile_stop(p, &e, &t), EP_OK);
+    size_t launches = 0, kernels = 0, linked = 0;
+    for (size_t i = 0; i < ep_trace_count(t); i++) {
+        ep_event ev;
+        ep_trace_event(t, i, &ev);
+        if (ev.kind == EP_EVENT_RUNTIME) launches++;
+        if (ev.kind != EP_EVENT_KERNEL) continue;
+        kernels++;
+        linked += ev.correlation != 0;
+        assert_true(ev.dur_ns > 0);
+    }
+    print_message("%zu launches, %zu kernels, %zu linked\n", launches, kernels, linked);
+    assert_true(launches >= 40);
+    assert_true(kernels >= 40);
+    assert_true(linked == kernels);
+    ep_trace_destroy(t);
+    ep_tensor_destroy(h);
+    ep_tensor_destroy(d);
+}
+
+int main(void) {
+    ep_error e;
+    ep_context_options on_gpu = {.device = {EP_DEVICE_CUDA, 0}}, plain = {.reference = true};
+    if (ep_context_create(&on_gpu, &e, &gpu) != EP_OK) {
+        printf("skipped: %s\n", e.message);
+        return 0;
+    }
+    if (ep_context_create(&plain, &e, &ref) != EP_OK) return 1;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pointwise), cmocka_unit_test(products), cmocka_unit_test(rows),
+                                       cmocka_unit_test(gated),     cmocka_unit_test(blocks),   cmocka_unit_test(recorded)};
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    ep_context_destroy(gpu);
+    ep_context_destroy(ref);
+    return failed;
+}
