@@ -5,8 +5,8 @@
 #include <epilogue/analyze.h>
 
 struct ep_report {
-    char *text, *json;               /* either may be NULL */
-    void *diff;                      /* what --fail-on asks, or NULL */
+    char *text, *json;                /* either may be NULL */
+    void *diff;                       /* what --fail-on asks, or NULL */
     void (*destroy_diff)(void *diff); /* or NULL */
 };
 

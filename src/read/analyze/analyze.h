@@ -1,0 +1,194 @@
+/* What the analyses share: one study of one trace, filled step by step by the rows of analyses.def, then written as text
+ * and JSON. Everything a study points to lives in its arena, its facts or its trace. */
+#ifndef EP_READ_ANALYZE_H
+#define EP_READ_ANALYZE_H
+
+#include "base/arena.h"
+#include "base/json_write.h"
+#include "base/text.h"
+#include "facts.h"
+#include "result.h"
+#include "torch_work.h"
+
+enum { EP_WORK_INPUTS = 8, EP_CHAIN_MAX = 12 };
+
+/* Work of one distinct (op, shapes) pair; what an ep_op_work keeps. */
+typedef struct ep_work_row {
+    bool known, at_least, gemm, bias;
+    const char *reason;
+    int64_t flops, bytes_read, bytes_written;
+    int64_t batch, m, n, k;
+    char dtype[8];
+    int64_t out_numel, out_bytes;
+    int input_count;
+    struct {
+        int64_t numel;
+        int element;
+    } in[EP_WORK_INPUTS];
+} ep_work_row;
+
+/* Device work in host order: by (lane of the launch, time of the launch, start). Work without a launch stands at the end
+ * with lane EP_NO_INDEX, by start. */
+typedef struct ep_device_work {
+    uint32_t event, launch, owner; /* rows; EP_NO_INDEX where unknown */
+    uint32_t lane;
+    int64_t launch_ts; /* the start itself where there is no launch */
+    uint32_t kind;     /* facts->names[], or EP_NO_INDEX for copies and memsets */
+    uint32_t row;      /* study->rows[] */
+    uint8_t cls;
+} ep_device_work;
+
+/* One op's device work that follows itself: the unit in which fusion and diff think. */
+typedef struct ep_node {
+    uint32_t first, count; /* by_stream[first .. first + count) */
+    uint32_t stream;       /* lane of its device events */
+    uint32_t owner, row;
+    uint32_t main; /* study->work[] index of its longest kernel */
+    uint8_t cls;
+    int64_t ns;
+    uint32_t producer[EP_WORK_INPUTS]; /* nodes[], or EP_NO_INDEX */
+    uint32_t consumer;                 /* first reader of its output */
+    uint32_t readers;
+} ep_node;
+
+typedef struct ep_gemm_row {
+    const char *op, *dtype, *epilogue, *kernel, *reason;
+    int64_t batch, m, n, k, count, kernels, ns;
+    double tflops, gbs, bound_us; /* NaN: unknown */
+    ep_regime regime;
+} ep_gemm_row;
+
+typedef struct ep_fusion_row {
+    const char *kind; /* pointwise, epilogue, prologue, copy, run */
+    const char *ops[EP_CHAIN_MAX], *kernels[EP_CHAIN_MAX];
+    int length;
+    int64_t instances, ns;                   /* ns: of all instances */
+    int64_t intermediate_bytes, bytes_saved; /* of one instance; -1: unknown */
+    double us_saved;                         /* of one instance, upper bound; NaN: unknown */
+    double us_by_bytes;                      /* bytes saved over the bandwidth; NaN: unknown */
+    const char *blocked_by;                  /* NULL: nothing seen that blocks it */
+} ep_fusion_row;
+
+typedef struct ep_gated_row {
+    const char *form; /* eager, compiled, tuned, packed */
+    const char *act, *kernel;
+    int64_t m, n, k, out, count;
+    const char *dtype;
+    double now_us, gemm_us, pointwise_us, pointwise_bound_us, fused_bound_us; /* of one instance; NaN: unknown */
+    int64_t intermediate_bytes;
+} ep_gated_row;
+
+typedef struct ep_regime_row {
+    const char *name;
+    int64_t instances, kernels; /* kernels: of the median instance */
+    double host_us, busy_us, window_us, gap_us, delay_us, longest_delay_us, sync_us, comm_us, profiler_low_us,
+        profiler_high_us; /* of the median instance */
+    double busy_share;
+    ep_regime regime, without_profiler; /* as recorded; and with the profiler's largest cost taken off */
+    const char *why;
+} ep_regime_row;
+
+typedef struct ep_compile_row { /* one compiled region or graph, over the trace */
+    const char *name;
+    int64_t calls, entries;
+    double lookup_us, guard_us, prologue_us, call_us; /* of one call, median; NaN: none seen */
+} ep_compile_row;
+
+typedef struct ep_recompile_row {
+    const char *kind, *name, *region, *detail;
+    int64_t ts_ns, dur_ns, step;
+} ep_recompile_row;
+
+typedef struct ep_finding {
+    const char *id, *sentence;
+    const char *evidence[6];
+    int evidence_count;
+    double weight; /* us at stake; orders the findings */
+} ep_finding;
+
+typedef struct ep_study {
+    const ep_trace *trace;
+    ep_facts *facts;
+    const char *label;
+    const ep_analysis_options *options;
+    ep_arena arena;
+    bool failed; /* memory ran out somewhere */
+
+    const char *device_name; /* of the busiest device, or NULL */
+    ep_machine machine;
+    bool has_machine;
+    const char *no_machine; /* why not */
+
+    ep_device_work *work;
+    size_t work_count;
+    uint32_t *lane_first; /* work[] of a lane: lane_first[lane] .. lane_first[lane + 1] */
+    ep_work_row *rows;
+    size_t row_count, row_cap;
+
+    uint32_t *by_stream; /* work[] indices by (lane of the device event, start) */
+    ep_node *nodes;      /* in stream order */
+    size_t node_count;
+    uint32_t *node_of; /* by work[] index */
+
+    ep_gemm_row *gemms;
+    size_t gemm_count, gemm_cap;
+    ep_fusion_row *fusions;
+    size_t fusion_count, fusion_cap;
+    ep_gated_row *gated;
+    size_t gated_count, gated_cap;
+    ep_regime_row *regimes;
+    size_t regime_count, regime_cap;
+    ep_compile_row *compiles;
+    size_t compile_count, compile_cap;
+    ep_recompile_row *recompiles;
+    size_t recompile_count, recompile_cap;
+    ep_finding *findings;
+    size_t finding_count, finding_cap;
+    int64_t allocator_calls, allocator_ns; /* cudaMalloc and its likes in steady state */
+    int64_t sync_calls, sync_ns, longest_sync_ns;
+    const char *longest_sync;
+    int64_t pageable_copies, pageable_ns, pageable_bytes;
+    double median_delay_us, setup_us;
+    const char *setup_op;
+} ep_study;
+
+ep_status ep_study_create(const ep_trace *trace, const char *label, const ep_analysis_options *options, ep_error *err,
+                          ep_study **out);
+void ep_study_destroy(ep_study *s);
+
+/* The analyses, in the order of analyses.def; each fills its part of the study. */
+#define EP_ANALYSIS(name, run, sentence) ep_status run(ep_study *s, ep_error *err);
+#include "analyses.def"
+#undef EP_ANALYSIS
+ep_status ep_study_run(ep_study *s, ep_error *err);
+
+/* study.c: what several analyses ask. */
+const char *ep_study_name(const ep_study *s, uint32_t event);
+const char *ep_study_printf(ep_study *s, const char *fmt, ...)
+    EP_PRINTF(2, 3); /* in the arena; "" when memory is out */
+bool ep_study_finding(ep_study *s, const char *id, double weight, const char *sentence);
+void ep_study_evidence(ep_study *s, const char *text); /* of the newest finding */
+/* Least time of `work` with the peak of `dtype` (as kernel names spell it; "" or unknown: only memory counts). NaN without
+ * a machine. */
+double ep_study_bound_us(const ep_study *s, int64_t flops, int64_t bytes, const char *dtype, ep_regime *regime);
+double ep_study_bandwidth(const ep_study *s); /* GB/s, or 0 */
+/* work[] launched on `lane` in [start, end): first index and count. */
+void ep_study_range(const ep_study *s, uint32_t lane, int64_t start, int64_t end, size_t *first, size_t *count);
+/* The work of a region's instance: on its own thread, or, if none ran there, on any thread of its process. The indices
+ * are written to *out (malloc'ed, the caller's). */
+bool ep_study_region_work(const ep_study *s, uint32_t region_event, uint32_t **out, size_t *count);
+/* Is the event inside [start, end) of an instance of the region the options ask for (or do they ask for none)? */
+bool ep_study_wants(const ep_study *s, const char *region);
+/* A kernel's name for a table: the function without its arguments, or what it computes. */
+const char *ep_short_name(const ep_kernel_name *decoded, const char *name, char *buffer, size_t size);
+/* Length of the union of [start, end) pairs, sorted by start. */
+int64_t ep_union_ns(const int64_t (*spans)[2], size_t count);
+
+/* explain_text.c, explain_json.c */
+void ep_explain_text(const ep_study *s, ep_text *out, int width);
+void ep_explain_json(const ep_study *s, ep_json_out *out);
+/* ranks.c: several ranks of one run. */
+ep_status ep_ranks_text(ep_study *const *studies, size_t count, ep_text *out, ep_error *err);
+void ep_ranks_json(ep_study *const *studies, size_t count, ep_json_out *out);
+
+#endif

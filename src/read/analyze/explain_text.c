@@ -1,0 +1,391 @@
+/* `explain` as text: health first, then what matters, then the tables it rests on. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyze.h"
+#include "format.h"
+
+#define US(v) ep_figure_us(v).text
+#define NS(v) ep_figure_us((double)(v)*1e-3).text
+#define BYTES(v) ep_figure_bytes(v).text
+#define SHARE(v) ep_figure_share(v).text
+#define COUNT(v) ep_figure_count(v).text
+
+enum { ROWS = 12 }; /* of a table; the JSON has all */
+
+typedef struct page {
+    ep_text *out;
+    int width;
+} page;
+
+static void title(page *p, const char *text) {
+    ep_text_printf(p->out, "\n%s\n", text);
+}
+
+/* Words of `text` between `indent` and the width; the first line begins with `head`. */
+static void paragraph(page *p, const char *head, int indent, const char *text) {
+    int at = (int)strlen(head);
+    ep_text_add(p->out, head);
+    for (const char *w = text; *w;) {
+        int n = (int)strcspn(w, " ");
+        if (at > indent && at + n + 1 > p->width) {
+            ep_text_char(p->out, '\n');
+            ep_text_pad(p->out, ' ', (size_t)indent);
+            at = indent;
+        } else if (w != text) {
+            ep_text_char(p->out, ' ');
+            at++;
+        }
+        ep_text_addn(p->out, w, (size_t)n);
+        at += n;
+        w += n;
+        while (*w == ' ') w++;
+    }
+    ep_text_char(p->out, '\n');
+}
+
+static void more(page *p, size_t shown, size_t all) {
+    if (all > shown) ep_text_printf(p->out, "  ... %zu more; --json has all\n", all - shown);
+}
+
+static void head(const ep_study *s, page *p) {
+    const ep_facts *f = s->facts;
+    ep_text_printf(p->out, "%s\n", s->label);
+    ep_text_printf(p->out, "%s, %s recorded", s->device_name ? s->device_name : "no device named",
+                   NS(f->span_end_ns - f->span_start_ns));
+    if (s->trace->rank >= 0 && s->trace->world_size > 1)
+        ep_text_printf(p->out, ", rank %lld of %lld", (long long)s->trace->rank, (long long)s->trace->world_size);
+    ep_text_char(p->out, '\n');
+}
+
+static void health(const ep_study *s, page *p) {
+    const ep_health *h = &s->facts->health;
+    bool partial = !h->complete || h->launches_without_kernel || h->kernels_without_launch || !h->device_recorded;
+    char line[400];
+    title(p, "HEALTH");
+    snprintf(line, sizeof line, "%s: %s events, %s spans; %s launches, %s kernels%s", partial ? "PARTIAL" : "complete",
+             COUNT(h->events), COUNT(h->span_events), COUNT(h->launches), COUNT(h->kernels),
+             h->device_recorded ? "" : "; the device side was not recorded");
+    paragraph(p, "  ", 2, line);
+    if (h->launches_without_kernel || h->kernels_without_launch) {
+        snprintf(line, sizeof line, "%s launches without a kernel, %s kernels without a launch",
+                 COUNT(h->launches_without_kernel), COUNT(h->kernels_without_launch));
+        paragraph(p, "  ", 2, line);
+    }
+    if (h->kernels_before_launch || h->impossible_times || h->overlaps_on_stream) {
+        snprintf(
+            line, sizeof line,
+            "%s kernels before their launch (clocks differ by up to %s), %s impossible times, %s overlaps on a stream",
+            COUNT(h->kernels_before_launch), NS(h->clock_skew_ns), COUNT(h->impossible_times),
+            COUNT(h->overlaps_on_stream));
+        paragraph(p, "  ", 2, line);
+    }
+    for (size_t i = 0; i < s->trace->repair_count; i++) {
+        const ep_repair *r = &s->trace->repairs[i];
+        snprintf(line, sizeof line, "mended: %s, %s times, first at byte %lld", ep_trace_text(s->trace, r->kind),
+                 COUNT(r->count), (long long)r->first_offset);
+        paragraph(p, "  ", 2, line);
+    }
+    if (h->skipped) ep_text_printf(p->out, "  %s events could not be kept\n", COUNT(h->skipped));
+    if (!s->trace->has_shapes)
+        paragraph(p, "  ", 2, "no shapes: record_shapes was off, so flops and bytes stay unknown");
+}
+
+static void findings(const ep_study *s, page *p) {
+    if (!s->finding_count) return;
+    title(p, "FINDINGS");
+    for (size_t i = 0; i < s->finding_count; i++) {
+        const ep_finding *f = &s->findings[i];
+        char number[32];
+        snprintf(number, sizeof number, "%3zu. ", i + 1);
+        paragraph(p, number, 5, f->sentence);
+        for (int k = 0; k < f->evidence_count; k++) paragraph(p, "     - ", 7, f->evidence[k]);
+    }
+}
+
+static void devices(const ep_study *s, page *p) {
+    double span = (double)(s->facts->span_end_ns - s->facts->span_start_ns);
+    if (!s->facts->device_count) return;
+    title(p, "DEVICES");
+    for (size_t i = 0; i < s->facts->device_count; i++) {
+        const ep_device_fact *d = &s->facts->devices[i];
+        char line[400];
+        snprintf(line, sizeof line,
+                 "%lld %s: %s kernels, %s copies, %s memsets; busy %s of %s, idle %s (of the whole trace %s)",
+                 (long long)d->id, d->name ? d->name : "", COUNT(d->kernels), COUNT(d->memcpys), COUNT(d->memsets),
+                 NS(d->busy_ns), NS(d->span_ns),
+                 SHARE(d->span_ns > 0 ? 1 - (double)d->busy_ns / (double)d->span_ns : NAN),
+                 SHARE(span > 0 ? 1 - (double)d->busy_ns / span : NAN));
+        paragraph(p, "  ", 4, line);
+    }
+}
+
+static void classes(const ep_study *s, page *p) {
+    int64_t count[EP_CLASS_COUNT] = {0}, ns[EP_CLASS_COUNT] = {0}, all = 0;
+    for (size_t i = 0; i < s->work_count; i++) {
+        const ep_device_work *w = &s->work[i];
+        count[w->cls]++;
+        ns[w->cls] += s->trace->dur[w->event];
+        all += s->trace->dur[w->event];
+    }
+    if (!all) return;
+    title(p, "DEVICE TIME BY CLASS           count         us       %");
+    for (;;) {
+        int best = -1;
+        for (int c = 0; c < EP_CLASS_COUNT; c++)
+            if (count[c] && (best < 0 || ns[c] > ns[best])) best = c;
+        if (best < 0) return;
+        ep_text_printf(p->out, "  %-28s %6s %10.1f  %6.1f\n", ep_kernel_class_name((ep_kernel_class)best),
+                       COUNT(count[best]), (double)ns[best] * 1e-3, 100 * (double)ns[best] / (double)all);
+        count[best] = 0;
+    }
+}
+
+static void bound_text(const ep_regime_row *r, char *text, size_t size) {
+    if (r->regime == EP_REGIME_UNKNOWN)
+        snprintf(text, size, "-");
+    else if (r->without_profiler != r->regime)
+        snprintf(text, size, "%s*", ep_regime_name(r->regime));
+    else
+        snprintf(text, size, "%s", ep_regime_name(r->regime));
+}
+
+static int by_device_time(const void *a, const void *b) {
+    const ep_regime_row *const *x = a, *const *y = b;
+    double p = (*x)->busy_us * (double)(*x)->instances, q = (*y)->busy_us * (double)(*y)->instances;
+    if (p != q) return p < q ? 1 : -1;
+    return *x < *y ? -1 : 1;
+}
+
+static void regions(const ep_study *s, page *p) {
+    if (!s->regime_count) return;
+    const ep_regime_row **list = malloc(s->regime_count * sizeof *list);
+    char name[64], bound[32];
+    bool star = false;
+    if (!list) {
+        p->out->failed = true;
+        return;
+    }
+    title(p, "REGIONS (median instance)       n kernels    host us    busy us  busy  bound");
+    for (size_t i = 0; i < s->regime_count; i++) list[i] = &s->regimes[i];
+    qsort(list, s->regime_count, sizeof *list, by_device_time);
+    size_t shown = s->regime_count < ROWS ? s->regime_count : ROWS;
+    for (size_t i = 0; i < shown; i++) {
+        const ep_regime_row *r = list[i];
+        bound_text(r, bound, sizeof bound);
+        star = star || strchr(bound, '*');
+        ep_text_printf(p->out, "  %-28s %4lld %7lld %10.1f %10.1f %4.0f%%  %s\n",
+                       ep_cut(r->name, 28, name, sizeof name), (long long)r->instances, (long long)r->kernels,
+                       r->host_us, r->busy_us, r->busy_share * 100, bound);
+    }
+    more(p, shown, s->regime_count);
+    if (star)
+        paragraph(p, "  * ", 4, "as recorded; the device sets the pace once the profiler's own cost is taken off");
+    free(list);
+}
+
+static double bound_of(const ep_study *s, const ep_work_row *r, const char *dtype) {
+    ep_regime regime;
+    return r->known ? ep_study_bound_us(s, r->flops, r->bytes_read + r->bytes_written, dtype, &regime) : NAN;
+}
+
+static void instance_line(const ep_study *s, page *p, const ep_device_work *w) {
+    const ep_work_row *r = &s->rows[w->row];
+    char name[128], op[64], cut[64], short_name[160];
+    double us = (double)s->trace->dur[w->event] * 1e-3;
+    const char *kernel = ep_study_name(s, w->event);
+    double bound = NAN;
+    if (w->kind != EP_NO_INDEX) {
+        kernel = ep_short_name(&s->facts->names[w->kind].decoded, kernel, short_name, sizeof short_name);
+        bound = bound_of(s, r, r->dtype);
+    }
+    bool least = isfinite(bound) && r->at_least;
+    ep_text_printf(p->out, "  %-24s %-34s %7.1f", ep_cut(ep_study_name(s, w->owner), 24, op, sizeof op),
+                   ep_cut(kernel, 34, name, sizeof name), us);
+    if (isfinite(bound) && bound > us)
+        ep_text_add(p->out, "  in cache");
+    else if (isfinite(bound))
+        ep_text_printf(p->out, " %6.1f%s %3.0f%%", bound, least ? "+" : " ", 100 * bound / us);
+    ep_text_char(p->out, '\n');
+    (void)cut;
+}
+
+/* The most telling region, kernel by kernel: what a person would scroll to in a viewer. */
+static void instance(const ep_study *s, page *p) {
+    const ep_region_fact *best = NULL;
+    double most = 0;
+    for (size_t i = 0; i < s->facts->region_count; i++) {
+        const ep_region_fact *r = &s->facts->regions[i];
+        double device = 0;
+        bool graph = strncmp(r->name, "## Call", 7) == 0, step = strncmp(r->name, "ProfilerStep#", 13) == 0;
+        if (graph || !ep_study_wants(s, r->name)) continue;
+        for (uint32_t k = r->first; k < r->first + r->count; k++) device += (double)s->facts->instances[k].device_ns;
+        if (step) device *= 0.5;
+        if (device > most) most = device, best = r;
+    }
+    if (!best) return;
+    uint32_t *list = NULL, event = s->facts->instances[best->first + best->count / 2].event;
+    size_t n = 0;
+    if (!ep_study_region_work(s, event, &list, &n)) {
+        p->out->failed = true;
+        return;
+    }
+    if (n > 0 && n <= 24) {
+        char line[160], name[64];
+        snprintf(line, sizeof line, "ONE %s IN HOST ORDER", ep_cut(best->name, 40, name, sizeof name));
+        ep_text_printf(p->out, "\n%-61s      us   bound\n", line);
+        for (size_t i = 0; i < n; i++) instance_line(s, p, &s->work[list[i]]);
+    }
+    free(list);
+}
+
+static void kernels(const ep_study *s, page *p) {
+    size_t n = s->facts->name_count, shown = n < ROWS ? n : ROWS;
+    int64_t all = 0;
+    char name[128], short_name[160];
+    if (!n) return;
+    for (size_t i = 0; i < n; i++) all += s->facts->names[i].total_ns;
+    title(p, "KERNELS                                        class      count       us      %");
+    for (size_t i = 0; i < shown; i++) {
+        const ep_kernel_kind *k = &s->facts->names[i];
+        const char *text = ep_short_name(&k->decoded, k->name, short_name, sizeof short_name);
+        ep_text_printf(p->out, "  %-44s %-10s %5s %9.1f %6.1f\n", ep_cut(text, 44, name, sizeof name),
+                       k->decoded.class_name, COUNT(k->count), (double)k->total_ns * 1e-3,
+                       all ? 100 * (double)k->total_ns / (double)all : 0);
+    }
+    more(p, shown, n);
+}
+
+static void ops(const ep_study *s, page *p) {
+    size_t n = s->facts->op_count, shown = n < ROWS ? n : ROWS, views = 0;
+    char name[64];
+    if (!n) return;
+    title(p, "OPS (host)                       count    self us   total us  device us kernels");
+    for (size_t i = 0; i < shown; i++) {
+        const ep_op_fact *o = &s->facts->ops[i];
+        ep_text_printf(p->out, "  %-29s %6s %10.1f %10.1f %10.1f %7s\n", ep_cut(o->name, 29, name, sizeof name),
+                       COUNT(o->count), (double)o->self_ns * 1e-3, (double)o->total_ns * 1e-3,
+                       (double)o->device_ns * 1e-3, COUNT(o->kernels));
+    }
+    more(p, shown, n);
+    if (!s->facts->health.device_recorded) return;
+    for (size_t i = 0; i < n; i++) views += s->facts->ops[i].views > 0;
+    if (!views) return;
+    title(p, "LAUNCH NOTHING                   count    self us");
+    shown = 0;
+    for (size_t i = 0; i < n && shown < 8; i++) {
+        const ep_op_fact *o = &s->facts->ops[i];
+        if (!o->views) continue;
+        shown++;
+        ep_text_printf(p->out, "  %-29s %6s %10.1f\n", ep_cut(o->name, 29, name, sizeof name), COUNT(o->views),
+                       (double)o->view_self_ns * 1e-3);
+    }
+    more(p, shown, views);
+}
+
+static void gemms(const ep_study *s, page *p) {
+    size_t n = s->gemm_count, shown = n < ROWS ? n : ROWS;
+    char op[48], sizes[96];
+    if (!n) return;
+    title(p, "PRODUCTS (furthest from the bound first)  count      us  TFLOP/s bound us  epilogue");
+    for (size_t i = 0; i < shown; i++) {
+        const ep_gemm_row *g = &s->gemms[i];
+        double each = (double)g->ns * 1e-3 / (double)g->count;
+        if (g->reason)
+            snprintf(sizes, sizeof sizes, "?");
+        else if (g->batch > 1)
+            snprintf(sizes, sizeof sizes, "%lldx(%lld,%lld,%lld) %s", (long long)g->batch, (long long)g->m,
+                     (long long)g->n, (long long)g->k, g->dtype);
+        else
+            snprintf(sizes, sizeof sizes, "%lld,%lld,%lld %s", (long long)g->m, (long long)g->n, (long long)g->k,
+                     g->dtype);
+        ep_text_printf(p->out, "  %-15s %-24s %5s %7.1f %8s %8s  %.12s\n", ep_cut(g->op, 15, op, sizeof op), sizes,
+                       COUNT(g->count), each, ep_figure_number(g->tflops, 1).text,
+                       ep_figure_number(g->bound_us, 1).text, g->epilogue);
+    }
+    more(p, shown, n);
+    bool reason = false;
+    for (size_t i = 0; i < n && !reason; i++)
+        if (s->gemms[i].reason) {
+            paragraph(p, "  ? ", 4, s->gemms[i].reason);
+            reason = true;
+        }
+}
+
+static void fusion(const ep_study *s, page *p) {
+    size_t n = s->fusion_count, shown = n < ROWS ? n : ROWS;
+    if (!n) return;
+    title(p, "COULD BE ONE KERNEL (upper bounds)");
+    for (size_t i = 0; i < shown; i++) {
+        const ep_fusion_row *r = &s->fusions[i];
+        ep_text line = {0};
+        char name[64];
+        for (int k = 0; k < r->length && k < 6; k++)
+            ep_text_printf(&line, "%s%s", k ? " + " : "", ep_cut(r->ops[k], 40, name, sizeof name));
+        if (r->length > 6) ep_text_printf(&line, " + %d more", r->length - 6);
+        ep_text_printf(&line, " [%s], %s times: ", r->kind, COUNT(r->instances));
+        if (r->intermediate_bytes < 0)
+            ep_text_printf(&line, "%s in all; shapes unknown, so what it saves is unknown", NS(r->ns));
+        else
+            ep_text_printf(&line, "%s between, saves %s and up to %s each", BYTES(r->intermediate_bytes),
+                           BYTES(r->bytes_saved), US(r->us_saved));
+        if (r->blocked_by) ep_text_printf(&line, "; blocked: %s", r->blocked_by);
+        paragraph(p, "  ", 4, ep_text_str(&line));
+        p->out->failed = p->out->failed || line.failed;
+        ep_text_free(&line);
+    }
+    more(p, shown, n);
+}
+
+static void compiled(const ep_study *s, page *p) {
+    if (!s->compile_count && !s->recompile_count) return;
+    title(p, "COMPILED");
+    for (size_t i = 0; i < s->compile_count && i < ROWS; i++) {
+        const ep_compile_row *r = &s->compiles[i];
+        char line[300];
+        snprintf(line, sizeof line, "%s: %s calls, %s entries; a call %s on the host, look-up %s, prologue %s", r->name,
+                 COUNT(r->calls), COUNT(r->entries), US(r->call_us), US(r->lookup_us), US(r->prologue_us));
+        paragraph(p, "  ", 4, line);
+    }
+    for (size_t i = 0; i < s->recompile_count && i < ROWS; i++) {
+        const ep_recompile_row *r = &s->recompiles[i];
+        char line[700];
+        snprintf(line, sizeof line, "recompile at %s (%s): %s%s%s", NS(r->ts_ns - s->facts->span_start_ns), r->kind,
+                 r->name, r->detail ? ": " : "", r->detail ? r->detail : "");
+        paragraph(p, "  ", 4, line);
+    }
+    more(p, s->recompile_count < ROWS ? s->recompile_count : ROWS, s->recompile_count);
+}
+
+static void machine(const ep_study *s, page *p) {
+    char line[700];
+    if (!s->has_machine && !s->no_machine) return;
+    if (s->has_machine)
+        snprintf(line, sizeof line, "Bounds by %s: %.0f GB/s; bf16 %s, f16 %s, f32 %s TFLOP/s (%s).", s->machine.name,
+                 s->machine.read_gbs[1], ep_figure_number(s->machine.gflops[EP_DTYPE_BF16][1] * 1e-3, 0).text,
+                 ep_figure_number(s->machine.gflops[EP_DTYPE_F16][1] * 1e-3, 0).text,
+                 ep_figure_number(s->machine.gflops[EP_DTYPE_F32][1] * 1e-3, 1).text, s->machine.source);
+    else
+        snprintf(line, sizeof line, "No bounds: %s.", s->no_machine);
+    ep_text_char(p->out, '\n');
+    paragraph(p, "", 0, line);
+}
+
+void ep_explain_text(const ep_study *s, ep_text *out, int width) {
+    page p = {out, width < 60 ? 80 : width};
+    head(s, &p);
+    health(s, &p);
+    findings(s, &p);
+    devices(s, &p);
+    classes(s, &p);
+    regions(s, &p);
+    instance(s, &p);
+    kernels(s, &p);
+    ops(s, &p);
+    gemms(s, &p);
+    fusion(s, &p);
+    compiled(s, &p);
+    machine(s, &p);
+}

@@ -1,0 +1,409 @@
+/* What is worth a sentence: each with the figures it rests on, the most time first. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyze.h"
+#include "format.h"
+
+#define US(v) ep_figure_us(v).text
+#define BYTES(v) ep_figure_bytes(v).text
+#define SHARE(v) ep_figure_share(v).text
+#define COUNT(v) ep_figure_count(v).text
+
+static const double FIRST = 1e18; /* what a reader must know before any figure */
+
+static void health_findings(ep_study *s) {
+    const ep_health *h = &s->facts->health;
+    if (!h->device_recorded && h->launches > 0)
+        ep_study_finding(
+            s, "no_device", FIRST,
+            ep_study_printf(s,
+                            "The device side was not recorded: %s launches and not one kernel. What ran on "
+                            "the device, which ops launch nothing and what could fuse can't be told from "
+                            "this trace.",
+                            COUNT(h->launches)));
+    if (h->device_recorded && (h->launches_without_kernel || h->kernels_without_launch))
+        ep_study_finding(s, "partial", FIRST * 0.9,
+                         ep_study_printf(s,
+                                         "Totals are partial: %s launches have no kernel, %s kernels have no launch "
+                                         "(queued before the window or lost).",
+                                         COUNT(h->launches_without_kernel), COUNT(h->kernels_without_launch)));
+    if (!h->complete)
+        ep_study_finding(s, "cut_off", FIRST * 0.95, "The file does not end as it should: totals are partial.");
+    if (h->kernels_before_launch)
+        ep_study_finding(
+            s, "clock_skew", FIRST * 0.5,
+            ep_study_printf(s, "%s kernels start before their launch, by up to %s: host and device clocks differ.",
+                            COUNT(h->kernels_before_launch), US((double)h->clock_skew_ns * 1e-3)));
+    if (h->overlaps_on_stream)
+        ep_study_finding(s, "overlap", FIRST * 0.4,
+                         ep_study_printf(s,
+                                         "%s kernels overlap another one on their own stream; busy time counts each "
+                                         "instant once.",
+                                         COUNT(h->overlaps_on_stream)));
+}
+
+static void regime_finding(ep_study *s, const ep_regime_row *r) {
+    double every = r->kernels ? (r->window_us > r->host_us ? r->window_us : r->host_us) / (double)r->kernels : NAN;
+    double each = r->kernels ? r->busy_us / (double)r->kernels : NAN,
+           idle = r->host_us > r->window_us ? r->host_us : r->window_us;
+    const char *text;
+    if (r->regime == EP_REGIME_OVERHEAD)
+        text = ep_study_printf(
+            s,
+            "%s is overhead-bound as recorded: the device is busy %s of %s (%s). A kernel comes every %s "
+            "and runs %s.%s",
+            r->name, US(r->busy_us), US(idle), SHARE(r->busy_share), US(every), US(each),
+            r->without_profiler == EP_REGIME_OVERHEAD ? " Faster kernels will not help; fewer launches will." : "");
+    else if (r->regime == EP_REGIME_SYNC)
+        text =
+            ep_study_printf(s, "%s is sync-bound: the host waits %s of %s in synchronisations, the device is busy %s.",
+                            r->name, US(r->sync_us), US(r->host_us), SHARE(r->busy_share));
+    else if (r->regime == EP_REGIME_COMMUNICATION)
+        text = ep_study_printf(
+            s,
+            "%s is communication-bound: collectives take %s of %s busy (%s); much of that may be waiting for "
+            "other ranks.",
+            r->name, US(r->comm_us), US(r->busy_us), SHARE(r->comm_us / r->busy_us));
+    else if (r->regime == EP_REGIME_MEMORY || r->regime == EP_REGIME_COMPUTE)
+        text = ep_study_printf(s, "%s is %s-bound: the device is busy %s of %s (%s).", r->name,
+                               ep_regime_name(r->regime), US(r->busy_us), US(idle), SHARE(r->busy_share));
+    else
+        return;
+    if (!ep_study_finding(s, "regime", FIRST * 0.3, text)) return;
+    if (r->without_profiler != r->regime)
+        ep_study_evidence(s, ep_study_printf(s, "Recording itself costs the host %s to %s here; without it: %s-bound.",
+                                             US(r->profiler_low_us), US(r->profiler_high_us),
+                                             ep_regime_name(r->without_profiler)));
+    if (isfinite(r->delay_us))
+        ep_study_evidence(s, ep_study_printf(s, "Launch to kernel: median %s, longest %s (%s).", US(r->delay_us),
+                                             US(r->longest_delay_us), r->why));
+}
+
+/* The region a person would ask about: the most device time, innermost among equals, a step only if there is no other. */
+static void regime_findings(ep_study *s) {
+    const ep_regime_row *best = NULL;
+    for (size_t i = 0; i < s->regime_count; i++) {
+        const ep_regime_row *r = &s->regimes[i];
+        if (r->busy_us <= 0 || strncmp(r->name, "## Call", 7) == 0) continue;
+        bool step = strcmp(r->name, "ProfilerStep") == 0;
+        if (!best || strcmp(best->name, "ProfilerStep") == 0 ||
+            (!step && r->busy_us * (double)r->instances > best->busy_us * (double)best->instances * 1.02))
+            if (!best || !step) best = r;
+    }
+    if (best) regime_finding(s, best);
+    for (size_t i = 0; best && i < s->regime_count; i++)
+        if (strcmp(s->regimes[i].name, "ProfilerStep") == 0 && s->regimes[i].regime != best->regime)
+            regime_finding(s, &s->regimes[i]);
+}
+
+static const char *joined(ep_study *s, const char *const *ops, int n) {
+    char text[256] = "";
+    for (int i = 0; i < n; i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%s", i ? " + " : "", ops[i]);
+    }
+    return ep_study_printf(s, "%s", text);
+}
+
+static void fusion_finding(ep_study *s, const ep_fusion_row *r) {
+    double n = (double)r->instances, each = (double)r->ns * 1e-3 / n;
+    const char *text = "", *what = joined(s, r->ops, r->length);
+    if (strcmp(r->kind, "pointwise") == 0)
+        text = ep_study_printf(
+            s,
+            "%s run as %d kernels: %s between them is written and read again. One kernel would move %s less "
+            "and save up to %s of %s (%s times).",
+            what, r->length, BYTES(r->intermediate_bytes), BYTES(r->bytes_saved), US(r->us_saved), US(each),
+            COUNT(r->instances));
+    else if (strcmp(r->kind, "epilogue") == 0)
+        text = ep_study_printf(s, "%s could ride in the epilogue of %s: %s less traffic, up to %s (%s times).",
+                               r->ops[1], r->ops[0], BYTES(r->bytes_saved), US(r->us_saved), COUNT(r->instances));
+    else if (strcmp(r->kind, "copy") == 0)
+        text =
+            ep_study_printf(s, "%s copies %s that %s reads right away: read in place, it saves up to %s (%s times).",
+                            r->ops[0], BYTES(r->intermediate_bytes), r->ops[1], US(r->us_saved), COUNT(r->instances));
+    else
+        return;
+    double worth = r->blocked_by ? r->us_saved * n * 0.1 : r->us_saved * n;
+    if (!ep_study_finding(s, strcmp(r->kind, "copy") ? "fusion" : "copy", worth, text)) return;
+    char name[128];
+    for (int i = 0; i < r->length && i < 4; i++)
+        ep_study_evidence(s, ep_study_printf(s, "%s", ep_cut(r->kernels[i], 70, name, sizeof name)));
+    if (r->blocked_by) ep_study_evidence(s, ep_study_printf(s, "blocked: %s", r->blocked_by));
+}
+
+static void fusion_findings(ep_study *s) {
+    int given[2] = {0, 0};
+    double all = 0;
+    for (size_t i = 0; i < s->facts->kernel_count; i++) all += (double)s->trace->dur[s->facts->kernels[i].event] * 1e-3;
+    for (size_t i = 0; i < s->fusion_count; i++) {
+        const ep_fusion_row *r = &s->fusions[i];
+        bool epilogue = strcmp(r->kind, "epilogue") == 0;
+        if (!isfinite(r->us_saved) || r->us_saved * (double)r->instances < 0.002 * all) continue;
+        if (given[epilogue] >= (epilogue ? 2 : 4)) continue;
+        given[epilogue]++;
+        fusion_finding(s, r);
+    }
+}
+
+static void gated_findings(ep_study *s) {
+    for (size_t i = 0; i < s->gated_count && i < 3; i++) {
+        const ep_gated_row *r = &s->gated[i];
+        const char *bound = isfinite(r->fused_bound_us)
+                                ? ep_study_printf(s, "at least %s on %s", US(r->fused_bound_us), s->machine.name)
+                                : "a time that needs the device's ceilings";
+        const char *text = ep_study_printf(
+            s,
+            "A gated MLP (%s, %s): %lld rows, %lld -> 2 x %lld -> %lld in %s. It takes %s: %s in "
+            "products, %s between them; fully fused (%s never stored): %s.",
+            r->act, r->form, (long long)r->m, (long long)r->k, (long long)r->n, (long long)r->out, r->dtype,
+            US(r->now_us), US(r->gemm_us), US(r->pointwise_us), BYTES(r->intermediate_bytes), bound);
+        if (!ep_study_finding(s, "gated_mlp", r->now_us * (double)r->count, text)) return;
+        if (isfinite(r->pointwise_bound_us) && r->pointwise_us > 0 && strcmp(r->form, "eager") != 0)
+            ep_study_evidence(
+                s, ep_study_printf(s,
+                                   "What lies between reads two results and writes one: %s at full bandwidth, so it "
+                                   "runs at %s of it.",
+                                   US(r->pointwise_bound_us), SHARE(r->pointwise_bound_us / r->pointwise_us)));
+        if (r->pointwise_us > 0)
+            ep_study_evidence(
+                s, ep_study_printf(s, "With the products as fast as they run here and nothing between them: %s.",
+                                   US(r->gemm_us)));
+    }
+}
+
+static void gemm_findings(ep_study *s) {
+    const ep_gemm_row *g = s->gemm_count ? &s->gemms[0] : NULL;
+    int64_t bias = 0, silent = 0, before = 0, own = 0;
+    for (size_t i = 0; i < s->gemm_count; i++) {
+        bool has = strncmp(s->gemms[i].epilogue, "bias", 4) == 0;
+        if (strstr(s->gemms[i].epilogue, "pre-filled"))
+            before += s->gemms[i].count;
+        else if (strstr(s->gemms[i].epilogue, "own kernel"))
+            own += s->gemms[i].count;
+        else if (has)
+            bias += s->gemms[i].count;
+        else
+            silent += s->gemms[i].count;
+    }
+    if (g && isfinite(g->bound_us) && (double)g->ns * 1e-3 > g->bound_us * (double)g->count) {
+        double each = (double)g->ns * 1e-3 / (double)g->count,
+               won = (double)g->ns * 1e-3 - g->bound_us * (double)g->count;
+        ep_study_finding(
+            s, "gemm_bound", won * 0.5,
+            ep_study_printf(s,
+                            "Of all products %s %lld x %lld x %lld (m x n x k, %s) has most to win: %s a call, %s "
+                            "is its %s bound (%s); %s over %s calls.",
+                            g->op, (long long)g->m, (long long)g->n, (long long)g->k, g->dtype, US(each),
+                            US(g->bound_us), ep_regime_name(g->regime), SHARE(g->bound_us / each), US(won),
+                            COUNT(g->count)));
+        char name[128];
+        ep_study_evidence(s, ep_study_printf(s, "%s", ep_cut(g->kernel, 70, name, sizeof name)));
+    }
+    if (bias)
+        ep_study_finding(
+            s, "bias", 1,
+            ep_study_printf(s, "%s products add their bias in their epilogue: no add kernel, no trip through memory.",
+                            COUNT(bias)));
+    if (before)
+        ep_study_finding(
+            s, "bias_copy", 2,
+            ep_study_printf(s, "%s products have their bias pre-filled by a copy kernel instead of the epilogue.",
+                            COUNT(before)));
+    if (own)
+        ep_study_finding(s, "epilogue_kernel", 3,
+                         ep_study_printf(s, "%s products run their epilogue as a kernel of its own.", COUNT(own)));
+    (void)silent;
+}
+
+static void view_findings(ep_study *s) {
+    if (!s->facts->health.device_recorded) return;
+    const ep_op_fact *best = NULL;
+    int64_t calls = 0, ns = 0;
+    for (size_t i = 0; i < s->facts->op_count; i++) {
+        const ep_op_fact *o = &s->facts->ops[i];
+        calls += o->views;
+        ns += o->view_self_ns;
+        if (o->views && strcmp(o->name, "aten::t") == 0) best = o;
+    }
+    if (!calls) return;
+    const char *text =
+        best ? ep_study_printf(s,
+                               "aten::t launches nothing in %s calls: it rewrites sizes and strides, no byte moves. "
+                               "%s ops launch nothing; they cost the host %s.",
+                               COUNT(best->views), COUNT(calls), US((double)ns * 1e-3))
+             : ep_study_printf(s, "%s ops launch nothing; they cost the host %s.", COUNT(calls), US((double)ns * 1e-3));
+    ep_study_finding(s, "views", 0.5, text);
+}
+
+static void memset_findings(ep_study *s) {
+    int64_t count = 0, bytes = 0, ns = 0;
+    uint32_t owner = EP_NO_INDEX;
+    for (size_t i = 0; i < s->work_count; i++) {
+        const ep_device_work *w = &s->work[i];
+        if (w->kind != EP_NO_INDEX || w->cls != EP_CLASS_MEMSET) continue;
+        int64_t b = s->trace->infos[s->trace->info[w->event]].bytes;
+        if (b < 0 || b > 4096) continue;
+        count++, bytes += b, ns += s->trace->dur[w->event];
+        owner = w->owner;
+    }
+    if (!count) return;
+    ep_study_finding(
+        s, "memsets", (double)ns * 1e-3,
+        ep_study_printf(s, "%s memsets of %s each run on the device (%s in all)%s%s: each is a launch of its own.",
+                        COUNT(count), BYTES(bytes / count), US((double)ns * 1e-3),
+                        owner == EP_NO_INDEX ? "" : ", asked for inside ", ep_study_name(s, owner)));
+}
+
+static void compile_findings(ep_study *s) {
+    if (s->recompile_count) {
+        const ep_recompile_row *r = &s->recompiles[0];
+        ep_study_finding(s, "recompile", FIRST * 0.2,
+                         ep_study_printf(s, "%s recompiles happen while the trace runs; the first: %s%s%s.",
+                                         COUNT((int64_t)s->recompile_count), r->name, r->detail ? ": " : "",
+                                         r->detail ? r->detail : ""));
+    }
+    if (!s->compile_count || !isfinite(s->compiles[0].call_us)) return;
+    const ep_compile_row *c = &s->compiles[0];
+    ep_study_finding(
+        s, "compile_cost", 0.4,
+        ep_study_printf(s,
+                        "A call of compiled code costs the host %s (median): cache look-up %s, prologue %s. "
+                        "%s, %s calls, %s entries.",
+                        US(c->call_us), US(c->lookup_us), US(c->prologue_us), c->name, COUNT(c->calls),
+                        COUNT(c->entries)));
+}
+
+static void host_findings(ep_study *s) {
+    double idle = 0;
+    for (size_t i = 0; i < s->facts->device_count; i++)
+        idle = fmax(idle, (double)(s->facts->devices[i].span_ns - s->facts->devices[i].busy_ns) * 1e-3);
+    if (s->allocator_calls)
+        ep_study_finding(
+            s, "allocator", (double)s->allocator_ns * 1e-3,
+            ep_study_printf(s,
+                            "%s calls of the device allocator in steady state (%s on the host): memory is not reused.",
+                            COUNT(s->allocator_calls), US((double)s->allocator_ns * 1e-3)));
+    if (s->pageable_copies)
+        ep_study_finding(
+            s, "pageable", (double)s->pageable_ns * 1e-3,
+            ep_study_printf(s,
+                            "%s copies to the device come from memory that is not pinned (%s, %s): they can't "
+                            "overlap with the host.",
+                            COUNT(s->pageable_copies), BYTES(s->pageable_bytes), US((double)s->pageable_ns * 1e-3)));
+    if (s->longest_sync_ns > 1000000)
+        ep_study_finding(s, "sync", fmin((double)s->sync_ns * 1e-3, idle),
+                         ep_study_printf(s, "The host waits %s in %s synchronisations; the longest is %s, %s.",
+                                         US((double)s->sync_ns * 1e-3), COUNT(s->sync_calls), s->longest_sync,
+                                         US((double)s->longest_sync_ns * 1e-3)));
+    if (s->setup_us > 0 && s->setup_us > 0.05 * (double)(s->facts->span_end_ns - s->facts->span_start_ns) * 1e-3)
+        ep_study_finding(
+            s, "setup", s->setup_us * 0.1,
+            ep_study_printf(s, "%s takes %s: set-up that only a first step pays; leave it out of any average.",
+                            s->setup_op, US(s->setup_us)));
+}
+
+/* Registers and threads of a block against what an SM holds: too few blocks hide no memory latency. */
+static void occupancy_findings(ep_study *s) {
+    double all = 0;
+    for (size_t i = 0; i < s->facts->name_count; i++) all += (double)s->facts->names[i].total_ns;
+    for (size_t i = 0; i < s->facts->kernel_count; i++) {
+        const ep_kernel_fact *k = &s->facts->kernels[i];
+        const ep_kernel_kind *kind = &s->facts->names[k->name_id];
+        const ep_event_info *info = &s->trace->infos[s->trace->info[k->event]];
+        int64_t threads = (int64_t)info->block[0] * info->block[1] * info->block[2];
+        bool streams = kind->cls == EP_CLASS_POINTWISE || kind->cls == EP_CLASS_NORM || kind->cls == EP_CLASS_REDUCTION;
+        if (!streams || !s->trace->info[k->event] || threads <= 0 || info->registers <= 0) continue;
+        int64_t blocks = 65536 / (threads * info->registers), held = blocks * threads;
+        if (held * 2 >= 2048 || (double)kind->total_ns < 0.02 * all) continue;
+        char name[128];
+        ep_study_finding(
+            s, "occupancy", (double)kind->total_ns * 1e-4,
+            ep_study_printf(s,
+                            "%s: %lld threads a block with %d registers let %lld blocks on an SM (%s of its "
+                            "threads): too few to hide memory latency.",
+                            ep_cut(kind->name, 60, name, sizeof name), (long long)threads, info->registers,
+                            (long long)blocks, SHARE((double)held / 2048)));
+        return;
+    }
+}
+
+static void name_findings(ep_study *s) {
+    double all = 0, unknown = 0;
+    int64_t own = 0, own_ns = 0;
+    for (size_t i = 0; i < s->facts->name_count; i++) {
+        const ep_kernel_kind *k = &s->facts->names[i];
+        all += (double)k->total_ns;
+        if (k->decoded.confidence < 0.5) unknown += (double)k->total_ns;
+        if (strcmp(k->decoded.family, "epilogue, own kernel") == 0) own += k->count, own_ns += k->total_ns;
+    }
+    if (own)
+        ep_study_finding(
+            s, "epilogue_kernel", (double)own_ns * 1e-3,
+            ep_study_printf(s, "%s epilogues did not ride in their GEMM: they ran as kernels of their own (%s).",
+                            COUNT(own), US((double)own_ns * 1e-3)));
+    if (all > 0 && unknown > 0.05 * all)
+        ep_study_finding(s, "unknown_names", unknown * 1e-4,
+                         ep_study_printf(s, "%s of the device's time is in kernels whose names say nothing known.",
+                                         SHARE(unknown / all)));
+}
+
+/* mm then add inside linear: the bias did not make it into the product, and the strides say why. */
+static void unfused_bias(ep_study *s) {
+    const ep_trace *t = s->trace;
+    int64_t count = 0, ns = 0;
+    uint32_t example = EP_NO_INDEX;
+    for (size_t i = 0; i < s->node_count; i++) {
+        const ep_node *n = &s->nodes[i];
+        if (n->cls != EP_CLASS_POINTWISE || n->owner == EP_NO_INDEX) continue;
+        if (strncmp(ep_study_name(s, n->owner), "aten::add", 9) != 0) continue;
+        uint32_t up = s->facts->links->parent[n->owner];
+        while (up != EP_NO_INDEX && strcmp(ep_study_name(s, up), "aten::linear") != 0) up = s->facts->links->parent[up];
+        if (up == EP_NO_INDEX) continue;
+        count++;
+        ns += n->ns;
+        example = up;
+    }
+    if (!count) return;
+    if (!ep_study_finding(
+            s, "bias_not_fused", (double)ns * 1e-3,
+            ep_study_printf(s,
+                            "%s linears add their bias with a kernel of its own (%s): the product did not take it "
+                            "into its epilogue.",
+                            COUNT(count), US((double)ns * 1e-3))))
+        return;
+    const ep_event_info *info = &t->infos[t->info[example]];
+    if (info->input_strides)
+        ep_study_evidence(s,
+                          ep_study_printf(s,
+                                          "sizes %s, strides %s: an input that does not flatten without a copy keeps "
+                                          "the bias out.",
+                                          ep_trace_text(t, info->input_dims), ep_trace_text(t, info->input_strides)));
+}
+
+static int by_weight(const void *a, const void *b) {
+    const ep_finding *x = a, *y = b;
+    return x->weight < y->weight ? 1 : x->weight > y->weight ? -1 : strcmp(x->id, y->id);
+}
+
+ep_status ep_analyze_findings(ep_study *s, ep_error *err) {
+    (void)err;
+    health_findings(s);
+    regime_findings(s);
+    fusion_findings(s);
+    gated_findings(s);
+    gemm_findings(s);
+    view_findings(s);
+    memset_findings(s);
+    compile_findings(s);
+    host_findings(s);
+    occupancy_findings(s);
+    name_findings(s);
+    unfused_bias(s);
+    if (s->failed) return EP_ERROR_OUT_OF_MEMORY;
+    if (s->finding_count) qsort(s->findings, s->finding_count, sizeof *s->findings, by_weight);
+    return EP_OK;
+}

@@ -1,0 +1,289 @@
+/* What could be one kernel: chains of pointwise work, epilogues of GEMMs, copies that feed the next op. What it saves is
+ * an upper bound: a kernel that moves only the bytes that stay, at the device's full bandwidth. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyze.h"
+#include "base/alloc.h"
+#include "base/hash.h"
+
+typedef struct chain {
+    uint32_t nodes[EP_CHAIN_MAX];
+    int length;
+    bool heavy; /* holds a norm or a reduction: one is enough for a kernel */
+} chain;
+
+static const char *op_name(ep_study *s, uint32_t node) {
+    const ep_node *n = &s->nodes[node];
+    if (n->owner != EP_NO_INDEX) return ep_study_name(s, n->owner);
+    return ep_study_name(s, s->work[n->main].event);
+}
+
+static bool same_text(const char *a, const char *b) {
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool same_row(const ep_fusion_row *a, const ep_fusion_row *b) {
+    if (a->length != b->length || strcmp(a->kind, b->kind) || !same_text(a->blocked_by, b->blocked_by)) return false;
+    if (a->intermediate_bytes != b->intermediate_bytes) return false;
+    for (int i = 0; i < a->length; i++)
+        if (a->ops[i] != b->ops[i] || a->kernels[i] != b->kernels[i]) return false;
+    return true;
+}
+
+static uint64_t hash_row(const ep_fusion_row *r) {
+    uint64_t h = ep_hash64(r->kind, strlen(r->kind), (uint64_t)r->intermediate_bytes);
+    h = ep_hash64(r->ops, sizeof r->ops[0] * (size_t)r->length, h);
+    return ep_hash64(r->kernels, sizeof r->kernels[0] * (size_t)r->length, h);
+}
+
+typedef struct row_index {
+    uint32_t *slots;
+    size_t mask;
+} row_index;
+
+/* Adds a row or counts it to an equal one. Times saved add up, so that the mean over instances can be given. */
+static bool add(ep_study *s, row_index *ix, const ep_fusion_row *r) {
+    size_t i = (size_t)hash_row(r) & ix->mask;
+    while (ix->slots[i] && !same_row(&s->fusions[ix->slots[i] - 1], r)) i = (i + 1) & ix->mask;
+    if (ix->slots[i]) {
+        ep_fusion_row *old = &s->fusions[ix->slots[i] - 1];
+        old->instances++;
+        old->ns += r->ns;
+        old->us_saved += r->us_saved;
+        return true;
+    }
+    if (!ep_grow(&s->fusions, &s->fusion_cap, s->fusion_count + 1, sizeof *s->fusions)) return false;
+    s->fusions[s->fusion_count++] = *r;
+    ix->slots[i] = (uint32_t)s->fusion_count;
+    return true;
+}
+
+/* The compiled graph an op runs in, as the row of its region, or EP_NO_INDEX. */
+static uint32_t graph_of(const ep_study *s, uint32_t node) {
+    uint32_t up = s->nodes[node].owner;
+    for (; up != EP_NO_INDEX; up = s->facts->links->parent[up]) {
+        const char *name = ep_study_name(s, up);
+        if (strncmp(name, "## Call CompiledFxGraph", 23) == 0 || strncmp(name, "Torch-Compiled Region", 21) == 0)
+            return up;
+    }
+    return EP_NO_INDEX;
+}
+
+static const ep_kernel_name *decoded(const ep_study *s, uint32_t node) {
+    uint32_t kind = s->work[s->nodes[node].main].kind;
+    return kind == EP_NO_INDEX ? NULL : &s->facts->names[kind].decoded;
+}
+
+static bool is_triton(const ep_study *s, uint32_t node) {
+    const ep_kernel_name *d = decoded(s, node);
+    return d && strcmp(d->vendor, "triton") == 0;
+}
+
+static const char *blocked(const ep_study *s, const chain *c) {
+    uint32_t graph = graph_of(s, c->nodes[0]);
+    bool all_triton = true;
+    for (int i = 0; i < c->length; i++) {
+        if (graph_of(s, c->nodes[i]) != graph) return "a graph boundary lies between";
+        all_triton = all_triton && is_triton(s, c->nodes[i]);
+    }
+    if (graph != EP_NO_INDEX && all_triton) return "the compiler saw both and kept them apart";
+    return NULL;
+}
+
+static int64_t bytes_of(const ep_study *s, uint32_t node) {
+    const ep_work_row *r = &s->rows[s->nodes[node].row];
+    return r->bytes_read + r->bytes_written;
+}
+
+static int inside(const chain *c, uint32_t node) {
+    for (int i = 0; i < c->length; i++)
+        if (c->nodes[i] == node) return i;
+    return -1;
+}
+
+static void name_row(ep_study *s, ep_fusion_row *r, const char *kind, const chain *c) {
+    memset(r, 0, sizeof *r);
+    r->kind = kind;
+    r->instances = 1;
+    r->length = c->length;
+    for (int i = 0; i < c->length; i++) {
+        r->ops[i] = op_name(s, c->nodes[i]);
+        r->kernels[i] = ep_study_name(s, s->work[s->nodes[c->nodes[i]].main].event);
+        r->ns += s->nodes[c->nodes[i]].ns;
+    }
+}
+
+/* A group of pointwise work, at most one norm or reduction in it. */
+static bool add_group(ep_study *s, row_index *ix, const chain *c) {
+    ep_fusion_row r;
+    int64_t all = 0;
+    bool second_reader = false;
+    uint32_t inner_reads[EP_CHAIN_MAX] = {0};
+    name_row(s, &r, "pointwise", c);
+    for (int i = 0; i < c->length; i++) {
+        const ep_node *n = &s->nodes[c->nodes[i]];
+        all += bytes_of(s, c->nodes[i]);
+        for (int k = 0; k < EP_WORK_INPUTS; k++) {
+            int p = n->producer[k] == EP_NO_INDEX ? -1 : inside(c, n->producer[k]);
+            if (p >= 0) inner_reads[p]++;
+        }
+    }
+    for (int i = 0; i < c->length; i++) {
+        if (!inner_reads[i]) continue;
+        const ep_node *n = &s->nodes[c->nodes[i]];
+        int64_t out = s->rows[n->row].out_bytes;
+        bool kept = n->readers > inner_reads[i];
+        second_reader = second_reader || kept;
+        r.intermediate_bytes += out;
+        r.bytes_saved += out * (inner_reads[i] + (kept ? 0 : 1));
+    }
+    double bandwidth = ep_study_bandwidth(s), left = (double)(all - r.bytes_saved);
+    r.us_by_bytes = bandwidth > 0 ? (double)r.bytes_saved / bandwidth * 1e-3 : NAN;
+    r.us_saved = bandwidth > 0 ? fmax(0, (double)r.ns * 1e-3 - left / bandwidth * 1e-3) : NAN;
+    r.blocked_by = blocked(s, c);
+    if (!r.blocked_by && second_reader) r.blocked_by = "a second reader: what lies between must still be written";
+    return add(s, ix, &r);
+}
+
+static bool light(uint8_t cls) {
+    return cls == EP_CLASS_POINTWISE;
+}
+
+static bool heavy(uint8_t cls) {
+    return cls == EP_CLASS_NORM || cls == EP_CLASS_REDUCTION;
+}
+
+/* May the chain take this node in as a reader of what it holds? */
+static bool joins(const ep_study *s, const chain *c, uint32_t node) {
+    const ep_node *n = &s->nodes[node];
+    if (c->length >= EP_CHAIN_MAX || !s->rows[n->row].known) return false;
+    if (!light(n->cls) && !(heavy(n->cls) && !c->heavy)) return false;
+    for (int i = 0; i < EP_WORK_INPUTS; i++) {
+        int at = n->producer[i] == EP_NO_INDEX ? -1 : inside(c, n->producer[i]);
+        if (at >= 0 && (light(s->nodes[c->nodes[at]].cls) || s->nodes[c->nodes[at]].cls == EP_CLASS_NORM)) return true;
+    }
+    return false;
+}
+
+/* Grows a chain from `first` over readers that follow within a few nodes. */
+static void grow(const ep_study *s, uint32_t first, const bool *used, chain *c) {
+    c->nodes[0] = first;
+    c->length = 1;
+    c->heavy = heavy(s->nodes[first].cls);
+    for (uint32_t n = first + 1; n < s->node_count && n - c->nodes[c->length - 1] <= 6; n++) {
+        if (s->nodes[n].stream != s->nodes[first].stream) break;
+        if (used[n] || !joins(s, c, n)) continue;
+        c->heavy = c->heavy || heavy(s->nodes[n].cls);
+        c->nodes[c->length++] = n;
+    }
+}
+
+static bool add_groups(ep_study *s, row_index *ix) {
+    bool *used = calloc(s->node_count + 1, sizeof *used);
+    bool ok = used != NULL;
+    for (uint32_t n = 0; ok && n < s->node_count; n++) {
+        chain c;
+        if (used[n] || !s->rows[s->nodes[n].row].known || !(light(s->nodes[n].cls) || s->nodes[n].cls == EP_CLASS_NORM))
+            continue;
+        grow(s, n, used, &c);
+        if (c.length < 2) continue;
+        for (int i = 0; i < c.length; i++) used[c.nodes[i]] = true;
+        ok = add_group(s, ix, &c);
+    }
+    free(used);
+    return ok;
+}
+
+/* A pointwise op right behind the product it reads: it could be the product's epilogue. */
+static bool add_epilogue(ep_study *s, row_index *ix, uint32_t gemm, uint32_t node) {
+    chain c = {{gemm, node}, 2, false};
+    ep_fusion_row r;
+    const ep_node *p = &s->nodes[gemm], *n = &s->nodes[node];
+    name_row(s, &r, "epilogue", &c);
+    r.intermediate_bytes = s->rows[p->row].out_bytes;
+    r.bytes_saved = r.intermediate_bytes * (p->readers > 1 ? 1 : 2);
+    double bandwidth = ep_study_bandwidth(s);
+    r.us_by_bytes = bandwidth > 0 ? (double)r.bytes_saved / bandwidth * 1e-3 : NAN;
+    r.us_saved = (double)n->ns * 1e-3;
+    r.blocked_by = blocked(s, &c);
+    for (int i = 0; i < EP_WORK_INPUTS && !r.blocked_by; i++)
+        if (n->producer[i] != EP_NO_INDEX && n->producer[i] > gemm)
+            r.blocked_by = "its other operand is computed later";
+    if (!r.blocked_by && p->readers > 1) r.blocked_by = "a second reader: what lies between must still be written";
+    return add(s, ix, &r);
+}
+
+/* A copy whose result is read once: the reader could read the source in place. */
+static bool add_copy(ep_study *s, row_index *ix, uint32_t copy, uint32_t node) {
+    chain c = {{copy, node}, 2, false};
+    ep_fusion_row r;
+    const ep_work_row *row = &s->rows[s->nodes[copy].row];
+    name_row(s, &r, "copy", &c);
+    r.intermediate_bytes = row->out_bytes;
+    r.bytes_saved = row->bytes_read + row->bytes_written;
+    double bandwidth = ep_study_bandwidth(s);
+    r.us_by_bytes = bandwidth > 0 ? (double)r.bytes_saved / bandwidth * 1e-3 : NAN;
+    r.us_saved = (double)s->nodes[copy].ns * 1e-3;
+    r.blocked_by = blocked(s, &c);
+    if (!r.blocked_by && s->nodes[copy].readers > 1) r.blocked_by = "a second reader of the copy";
+    return add(s, ix, &r);
+}
+
+static bool add_edges(ep_study *s, row_index *ix) {
+    for (uint32_t n = 0; n < s->node_count; n++) {
+        const ep_node *node = &s->nodes[n];
+        for (int i = 0; i < EP_WORK_INPUTS; i++) {
+            uint32_t p = node->producer[i];
+            if (p == EP_NO_INDEX || s->nodes[p].consumer != n) continue;
+            bool product = s->nodes[p].cls == EP_CLASS_GEMM || s->nodes[p].cls == EP_CLASS_CONV;
+            if (product && light(node->cls) && !add_epilogue(s, ix, p, n)) return false;
+            bool moves = s->nodes[p].cls == EP_CLASS_COPY && node->cls != EP_CLASS_COPY && s->nodes[p].count == 1;
+            if (moves && s->rows[s->nodes[p].row].in[0].numel && !add_copy(s, ix, p, n)) return false;
+        }
+    }
+    return true;
+}
+
+/* Pointwise kernels back to back whose shapes are not known: candidates by name and order only. */
+static bool add_runs(ep_study *s, row_index *ix) {
+    for (uint32_t n = 0; n < s->node_count;) {
+        chain c = {{0}, 0, false};
+        bool unknown = false;
+        uint32_t k = n;
+        for (; k < s->node_count && s->nodes[k].stream == s->nodes[n].stream && light(s->nodes[k].cls); k++) {
+            if (c.length < EP_CHAIN_MAX) c.nodes[c.length++] = k;
+            unknown = unknown || !s->rows[s->nodes[k].row].known;
+        }
+        n = k > n ? k : n + 1;
+        if (c.length < 2 || !unknown) continue;
+        ep_fusion_row r;
+        name_row(s, &r, "run", &c);
+        r.intermediate_bytes = r.bytes_saved = -1;
+        r.us_saved = r.us_by_bytes = NAN;
+        r.blocked_by = blocked(s, &c);
+        if (!add(s, ix, &r)) return false;
+    }
+    return true;
+}
+
+static int by_worth(const void *a, const void *b) {
+    const ep_fusion_row *x = a, *y = b;
+    double p = isnan(x->us_saved) ? -1e9 + (double)x->ns : x->us_saved * (double)x->instances;
+    double q = isnan(y->us_saved) ? -1e9 + (double)y->ns : y->us_saved * (double)y->instances;
+    return p < q ? 1 : p > q ? -1 : strcmp(x->ops[0], y->ops[0]);
+}
+
+ep_status ep_analyze_fusion(ep_study *s, ep_error *err) {
+    (void)err;
+    row_index ix = {NULL, 63};
+    while (ix.mask + 1 < s->node_count * 4) ix.mask = ix.mask * 2 + 1;
+    ix.slots = calloc(ix.mask + 1, sizeof *ix.slots);
+    bool ok = ix.slots && add_groups(s, &ix) && add_edges(s, &ix) && add_runs(s, &ix);
+    free(ix.slots);
+    if (!ok) return EP_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < s->fusion_count; i++) s->fusions[i].us_saved /= (double)s->fusions[i].instances;
+    if (s->fusion_count) qsort(s->fusions, s->fusion_count, sizeof *s->fusions, by_worth);
+    return EP_OK;
+}

@@ -1,0 +1,105 @@
+/* Matrix products by op, sizes and kernel: how fast they ran, how fast the device could run them, and how their
+ * epilogue was done. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyze.h"
+#include "base/alloc.h"
+#include "base/hash.h"
+
+typedef struct gemm_key {
+    const char *op, *kernel, *epilogue;
+    int64_t m, n, k, batch;
+} gemm_key;
+
+/* How the bias of an addmm was done: a copy before the product, a kernel after it, or inside. */
+static const char *epilogue_of(ep_study *s, const ep_node *n, const ep_kernel_name *d) {
+    const ep_work_row *r = &s->rows[n->row];
+    bool before = false, after = false, seen = false;
+    for (uint32_t i = n->first; i < n->first + n->count; i++) {
+        const ep_device_work *w = &s->work[s->by_stream[i]];
+        if (s->by_stream[i] == n->main)
+            seen = true;
+        else if (w->cls == EP_CLASS_COPY && !seen)
+            before = true;
+        else if (w->cls == EP_CLASS_POINTWISE && seen)
+            after = true;
+    }
+    if (after) return "own kernel after the product";
+    if (r->bias && before) return "bias, pre-filled by a copy";
+    const char *name = d ? d->epilogue : "";
+    bool silent = !name[0] || strcmp(name, "bias possible") == 0 || strcmp(name, "relu") == 0;
+    if (d && strcmp(d->vendor, "triton") == 0) return r->bias ? "bias" : "none";
+    if (!silent) return name;
+    return r->bias ? "bias" : "none";
+}
+
+static void fill(ep_study *s, const ep_node *n, ep_gemm_row *g) {
+    const ep_work_row *r = &s->rows[n->row];
+    uint32_t kind = s->work[n->main].kind;
+    const ep_kernel_name *d = kind == EP_NO_INDEX ? NULL : &s->facts->names[kind].decoded;
+    memset(g, 0, sizeof *g);
+    g->op = n->owner == EP_NO_INDEX ? "" : ep_study_name(s, n->owner);
+    g->kernel = ep_study_name(s, s->work[n->main].event);
+    g->dtype = d && d->dtype[0] && strcmp(r->dtype, "f32") == 0 && strcmp(d->dtype, "tf32") == 0 ? "tf32" : r->dtype;
+    g->epilogue = epilogue_of(s, n, d);
+    g->reason = r->gemm ? NULL : r->reason ? r->reason : "the op is no matrix product by its shapes";
+    g->batch = r->batch, g->m = r->m, g->n = r->n, g->k = r->k;
+    g->tflops = g->gbs = g->bound_us = NAN;
+    if (r->gemm) g->bound_us = ep_study_bound_us(s, r->flops, r->bytes_read + r->bytes_written, g->dtype, &g->regime);
+}
+
+static bool same(const ep_gemm_row *a, const ep_gemm_row *b) {
+    return a->op == b->op && a->kernel == b->kernel && a->m == b->m && a->n == b->n && a->k == b->k &&
+           a->batch == b->batch && strcmp(a->epilogue, b->epilogue) == 0 && strcmp(a->dtype, b->dtype) == 0;
+}
+
+static int by_gap(const void *a, const void *b) {
+    const ep_gemm_row *x = a, *y = b;
+    double p = (double)x->ns * 1e-3 - (isnan(x->bound_us) ? 0 : x->bound_us * (double)x->count);
+    double q = (double)y->ns * 1e-3 - (isnan(y->bound_us) ? 0 : y->bound_us * (double)y->count);
+    return p < q ? 1 : p > q ? -1 : 0;
+}
+
+static bool add(ep_study *s, uint32_t *slots, size_t mask, const ep_node *n) {
+    ep_gemm_row g;
+    fill(s, n, &g);
+    gemm_key key = {g.op, g.kernel, NULL, g.m, g.n, g.k, g.batch};
+    size_t i = (size_t)ep_hash64(&key, sizeof key, 1) & mask;
+    while (slots[i] && !same(&s->gemms[slots[i] - 1], &g)) i = (i + 1) & mask;
+    if (!slots[i]) {
+        if (!ep_grow(&s->gemms, &s->gemm_cap, s->gemm_count + 1, sizeof *s->gemms)) return false;
+        s->gemms[s->gemm_count++] = g;
+        slots[i] = (uint32_t)s->gemm_count;
+    }
+    ep_gemm_row *row = &s->gemms[slots[i] - 1];
+    row->count++;
+    for (uint32_t w = n->first; w < n->first + n->count; w++) {
+        const ep_device_work *d = &s->work[s->by_stream[w]];
+        if (d->kind == EP_NO_INDEX) continue; /* memsets and copies by the driver are told of apart */
+        row->kernels++;
+        row->ns += s->trace->dur[d->event];
+    }
+    return true;
+}
+
+ep_status ep_analyze_gemms(ep_study *s, ep_error *err) {
+    (void)err;
+    size_t mask = 63;
+    while (mask + 1 < s->node_count * 2) mask = mask * 2 + 1;
+    uint32_t *slots = calloc(mask + 1, sizeof *slots);
+    bool ok = slots != NULL;
+    for (size_t i = 0; ok && i < s->node_count; i++)
+        if (s->nodes[i].cls == EP_CLASS_GEMM) ok = add(s, slots, mask, &s->nodes[i]);
+    free(slots);
+    if (!ok) return EP_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < s->gemm_count; i++) {
+        ep_gemm_row *g = &s->gemms[i];
+        double us = (double)g->ns * 1e-3 / (double)g->count;
+        if (!g->reason && us > 0)
+            g->tflops = 2.0 * (double)g->batch * (double)g->m * (double)g->n * (double)g->k / us * 1e-6;
+    }
+    if (s->gemm_count) qsort(s->gemms, s->gemm_count, sizeof *s->gemms, by_gap);
+    return EP_OK;
+}

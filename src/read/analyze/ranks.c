@@ -1,0 +1,151 @@
+/* Several ranks of one run: whose own work is longest, how long each waits in collectives, and for whom. A rank that
+ * arrives last spends the least time in collectives; what it does longer than the others is why. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyze.h"
+#include "format.h"
+
+typedef struct rank_sum {
+    int64_t rank;
+    double busy_us, comm_us, own_us, window_us, by_class[EP_CLASS_COUNT];
+    const ep_study *study;
+} rank_sum;
+
+static rank_sum sum_of(const ep_study *s, size_t index) {
+    rank_sum r;
+    memset(&r, 0, sizeof r);
+    r.study = s;
+    r.rank = s->trace->rank >= 0 ? s->trace->rank : (int64_t)index;
+    for (size_t i = 0; i < s->work_count; i++) {
+        double us = (double)s->trace->dur[s->work[i].event] * 1e-3;
+        r.by_class[s->work[i].cls] += us;
+    }
+    for (size_t i = 0; i < s->facts->device_count; i++) {
+        r.busy_us += (double)s->facts->devices[i].busy_ns * 1e-3;
+        r.window_us = fmax(r.window_us, (double)s->facts->devices[i].span_ns * 1e-3);
+    }
+    r.comm_us = r.by_class[EP_CLASS_COLLECTIVE];
+    for (int c = 0; c < EP_CLASS_COUNT; c++)
+        if (c != EP_CLASS_COLLECTIVE) r.own_us += r.by_class[c];
+    return r;
+}
+
+/* The class in which `slow` works longest beyond the mean of the others. */
+static int longest_extra(const rank_sum *ranks, size_t count, size_t slow, double *extra) {
+    int best = 0;
+    *extra = -INFINITY;
+    for (int c = 0; c < EP_CLASS_COUNT; c++) {
+        double others = 0;
+        if (c == EP_CLASS_COLLECTIVE) continue;
+        for (size_t i = 0; i < count; i++)
+            if (i != slow) others += ranks[i].by_class[c];
+        double more = ranks[slow].by_class[c] - others / (double)(count - 1);
+        if (more > *extra) *extra = more, best = c;
+    }
+    return best;
+}
+
+/* The slowest rank: the one that waits least in collectives; without collectives, the one that works longest. */
+static size_t slowest(const rank_sum *ranks, size_t count) {
+    size_t best = 0;
+    double comm = 0;
+    for (size_t i = 0; i < count; i++) comm += ranks[i].comm_us;
+    for (size_t i = 1; i < count; i++)
+        if (comm > 0 ? ranks[i].comm_us < ranks[best].comm_us : ranks[i].own_us > ranks[best].own_us) best = i;
+    return best;
+}
+
+static rank_sum *sums(ep_study *const *studies, size_t count) {
+    rank_sum *list = malloc(count * sizeof *list);
+    for (size_t i = 0; list && i < count; i++) list[i] = sum_of(studies[i], i);
+    return list;
+}
+
+/* Where it stood still: device idle within its window, beyond the others' mean. */
+static double extra_idle(const rank_sum *ranks, size_t count, size_t slow) {
+    double others = 0;
+    for (size_t i = 0; i < count; i++)
+        if (i != slow) others += ranks[i].window_us - ranks[i].busy_us;
+    return ranks[slow].window_us - ranks[slow].busy_us - others / (double)(count - 1);
+}
+
+static void sentence(const rank_sum *ranks, size_t count, size_t slow, char *text, size_t size) {
+    double extra, waited = 0, idle = extra_idle(ranks, count, slow);
+    int cls = longest_extra(ranks, count, slow, &extra);
+    for (size_t i = 0; i < count; i++)
+        if (i != slow) waited += (ranks[i].comm_us - ranks[slow].comm_us) / (double)(count - 1);
+    if (waited <= 0 && extra <= 0) {
+        snprintf(text, size, "No rank is slower than the others.");
+        return;
+    }
+    if (idle > extra)
+        snprintf(text, size,
+                 "Rank %lld is the slowest: its device stands idle %s longer than the others' do (it waits for its "
+                 "host or its data). The others wait %s more in collectives than it does.",
+                 (long long)ranks[slow].rank, ep_figure_us(idle).text, ep_figure_us(waited).text);
+    else
+        snprintf(text, size,
+                 "Rank %lld is the slowest: it works %s longer in %s kernels than the others do. The others wait %s "
+                 "more in collectives than it does.",
+                 (long long)ranks[slow].rank, ep_figure_us(extra).text, ep_kernel_class_name((ep_kernel_class)cls),
+                 ep_figure_us(waited).text);
+}
+
+ep_status ep_ranks_text(ep_study *const *studies, size_t count, ep_text *out, ep_error *err) {
+    rank_sum *ranks = sums(studies, count);
+    char line[512];
+    if (!ranks) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for %zu ranks", count);
+    ep_text_add(out, "RANKS        busy us    own work us  collectives us    idle us  file\n");
+    for (size_t i = 0; i < count; i++)
+        ep_text_printf(out, "  %4lld %12.1f %14.1f %15.1f %10.1f  %.20s\n", (long long)ranks[i].rank, ranks[i].busy_us,
+                       ranks[i].own_us, ranks[i].comm_us, ranks[i].window_us - ranks[i].busy_us, studies[i]->label);
+    sentence(ranks, count, slowest(ranks, count), line, sizeof line);
+    ep_text_printf(out, "  %s\n\n", line);
+    free(ranks);
+    return EP_OK;
+}
+
+void ep_ranks_json(ep_study *const *studies, size_t count, ep_json_out *o) {
+    rank_sum *ranks = sums(studies, count);
+    char line[512];
+    if (!ranks) {
+        o->failed = true;
+        return;
+    }
+    size_t slow = slowest(ranks, count);
+    sentence(ranks, count, slow, line, sizeof line);
+    ep_json_object(o);
+    ep_json_key(o, "slowest_rank");
+    ep_json_int(o, ranks[slow].rank);
+    ep_json_key(o, "sentence");
+    ep_json_str(o, line);
+    ep_json_key(o, "ranks");
+    ep_json_array(o);
+    for (size_t i = 0; i < count; i++) {
+        const struct {
+            const char *key;
+            double v;
+        } figures[] = {{"busy_us", ranks[i].busy_us},
+                       {"own_us", ranks[i].own_us},
+                       {"collective_us", ranks[i].comm_us},
+                       {"idle_us", ranks[i].window_us - ranks[i].busy_us}};
+        ep_json_object(o);
+        ep_json_key(o, "rank");
+        ep_json_int(o, ranks[i].rank);
+        ep_json_key(o, "file");
+        ep_json_str(o, studies[i]->label);
+        for (size_t k = 0; k < 4; k++) {
+            ep_json_key(o, figures[k].key);
+            ep_json_fixed(o, figures[k].v, 3);
+        }
+        ep_json_key(o, "explain");
+        ep_explain_json(studies[i], o);
+        ep_json_end(o);
+    }
+    ep_json_end(o);
+    ep_json_end(o);
+    free(ranks);
+}

@@ -1,0 +1,190 @@
+/* torch.compile in the trace: compiled regions, cache look-ups and guards with their cost a call, and recompiles: a new
+ * entry of a region or a compile span after the region ran before. Our own compile and guard spans are read too. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyze.h"
+#include "base/alloc.h"
+
+typedef struct parts {
+    double *values;
+    size_t count, cap;
+} parts;
+
+static bool put(parts *p, double v) {
+    if (!ep_grow(&p->values, &p->cap, p->count + 1, sizeof *p->values)) return false;
+    p->values[p->count++] = v;
+    return true;
+}
+
+static int by_value(const void *a, const void *b) {
+    const double *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+static double median(parts *p) {
+    if (!p->count) return NAN;
+    qsort(p->values, p->count, sizeof *p->values, by_value);
+    return p->values[(p->count - 1) / 2];
+}
+
+static bool starts(const char *name, const char *with) {
+    return strncmp(name, with, strlen(with)) == 0;
+}
+
+/* "Torch-Compiled Region: 1/0": frame 1, entry 0; also with a further "/attempt". */
+static bool region_ids(const char *name, int *frame, int *entry) {
+    return sscanf(name, "Torch-Compiled Region: %d/%d", frame, entry) == 2;
+}
+
+static bool is_compile_span(const char *name) {
+    static const char *const names[] = {
+        "entire_frame_compile", "_compile.compile_inner",         "backend_compile", "inductor_compile",
+        "compile_fx",           "OutputGraph.call_user_compiler", "convert_frame",   "TritonBundler"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strstr(name, names[i])) return true;
+    return false;
+}
+
+static const char *region_around(const ep_study *s, uint32_t event) {
+    for (uint32_t up = s->facts->links->parent[event]; up != EP_NO_INDEX; up = s->facts->links->parent[up])
+        if (s->trace->kind[up] == EP_EVENT_REGION && strncmp(ep_study_name(s, up), "## Call", 7) != 0)
+            return ep_study_name(s, up);
+    return NULL;
+}
+
+static int64_t step_around(const ep_study *s, uint32_t event) {
+    const ep_trace *t = s->trace;
+    for (size_t r = 0; r < s->facts->region_count; r++) {
+        const ep_region_fact *f = &s->facts->regions[r];
+        int64_t step;
+        long long n;
+        if (sscanf(f->name, "ProfilerStep#%lld", &n) != 1) continue;
+        step = n;
+        for (uint32_t i = f->first; i < f->first + f->count; i++) {
+            uint32_t e = s->facts->instances[i].event;
+            if (t->ts[event] >= t->ts[e] && t->ts[event] < t->ts[e] + t->dur[e]) return step;
+        }
+    }
+    return -1;
+}
+
+static bool add_recompile(ep_study *s, const char *kind, uint32_t event, const char *detail) {
+    if (!ep_grow(&s->recompiles, &s->recompile_cap, s->recompile_count + 1, sizeof *s->recompiles)) return false;
+    ep_recompile_row *r = &s->recompiles[s->recompile_count++];
+    memset(r, 0, sizeof *r);
+    r->kind = kind;
+    r->name = ep_study_name(s, event);
+    r->region = region_around(s, event);
+    r->detail = detail;
+    r->ts_ns = s->trace->ts[event];
+    r->dur_ns = s->trace->dur[event];
+    r->step = step_around(s, event);
+    return true;
+}
+
+typedef struct entry {
+    uint32_t name; /* string */
+    int frame, number;
+    uint32_t row; /* compiles[] */
+} entry;
+
+typedef struct seen {
+    entry *list;
+    size_t count, cap;
+} seen;
+
+static ep_compile_row *compile_row(ep_study *s, const char *name) {
+    for (size_t i = 0; i < s->compile_count; i++)
+        if (strcmp(s->compiles[i].name, name) == 0) return &s->compiles[i];
+    if (!ep_grow(&s->compiles, &s->compile_cap, s->compile_count + 1, sizeof *s->compiles)) return NULL;
+    ep_compile_row *r = &s->compiles[s->compile_count++];
+    memset(r, 0, sizeof *r);
+    r->name = name;
+    r->lookup_us = r->guard_us = r->prologue_us = r->call_us = NAN;
+    return r;
+}
+
+/* Counts a call of a compiled region; an entry not seen before of a frame that ran before is a recompile. */
+static bool region_call(ep_study *s, seen *entries, uint32_t event, int frame, int number) {
+    bool known = false, frame_known = false;
+    int last = -1;
+    for (size_t i = 0; i < entries->count; i++) {
+        if (entries->list[i].frame != frame) continue;
+        frame_known = true;
+        last = entries->list[i].number;
+        known = known || entries->list[i].number == number;
+    }
+    const char *name = ep_study_printf(s, "Torch-Compiled Region: %d", frame);
+    ep_compile_row *r = compile_row(s, name);
+    if (!r) return false;
+    r->calls++;
+    if (known) return true;
+    r->entries++;
+    if (!ep_grow(&entries->list, &entries->cap, entries->count + 1, sizeof *entries->list)) return false;
+    entries->list[entries->count++] = (entry){s->trace->name[event], frame, number, 0};
+    if (!frame_known) return true;
+    return add_recompile(
+        s, "new entry", event,
+        ep_study_printf(s, "entry %d of frame %d after entry %d; the trace does not say which guard failed", number,
+                        frame, last));
+}
+
+typedef struct costs {
+    parts lookup, prologue, guards, call;
+} costs;
+
+static bool host_event(ep_study *s, uint32_t i, seen *entries, costs *c, bool *ran) {
+    const char *name = ep_study_name(s, i);
+    double us = (double)s->trace->dur[i] * 1e-3;
+    int frame, number;
+    if (region_ids(name, &frame, &number)) {
+        *ran = true;
+        return put(&c->call, us) && region_call(s, entries, i, frame, number);
+    }
+    if (starts(name, "TorchDynamo Cache Lookup")) return put(&c->lookup, us);
+    if (strstr(name, "Runtime Wrapper Prologue") || starts(name, "Pregraph bytecode")) return put(&c->prologue, us);
+    if (is_compile_span(name) && s->trace->kind[i] != EP_EVENT_PYTHON && *ran)
+        return add_recompile(s, "compile", i, NULL);
+    return true;
+}
+
+/* Ours: a COMPILE span after the first is a recompile; its detail holds the guard and the shapes. */
+static bool our_event(ep_study *s, uint32_t i, costs *c, int64_t *compiles) {
+    const ep_event_info *info = &s->trace->infos[s->trace->info[i]];
+    const char *name = ep_study_name(s, i), *detail = info->detail ? ep_trace_text(s->trace, info->detail) : NULL;
+    if (strstr(name, "guard")) return put(&c->guards, (double)s->trace->dur[i] * 1e-3);
+    if (!strstr(name, "compile")) return true;
+    ep_compile_row *r = compile_row(s, "compile");
+    if (!r) return false;
+    r->entries++;
+    return (*compiles)++ == 0 || add_recompile(s, "compile", i, detail);
+}
+
+ep_status ep_analyze_recompile(ep_study *s, ep_error *err) {
+    (void)err;
+    const ep_trace *t = s->trace;
+    const ep_links *l = s->facts->links;
+    seen entries = {0};
+    costs c = {0};
+    bool ok = true, ran = false;
+    int64_t compiles = 0;
+    for (size_t k = 0; ok && k < l->order_count; k++) { /* in time order on each lane */
+        uint32_t i = l->order[k];
+        if (t->kind[i] == EP_EVENT_OP || t->kind[i] == EP_EVENT_REGION || t->kind[i] == EP_EVENT_OTHER_SPAN)
+            ok = host_event(s, i, &entries, &c, &ran);
+        else if (t->kind[i] == EP_EVENT_COMPILE)
+            ok = our_event(s, i, &c, &compiles);
+    }
+    double lookup = median(&c.lookup), prologue = median(&c.prologue), call = median(&c.call),
+           guards = median(&c.guards);
+    for (size_t i = 0; i < s->compile_count; i++) {
+        ep_compile_row *r = &s->compiles[i];
+        r->lookup_us = lookup, r->prologue_us = prologue, r->call_us = call, r->guard_us = guards;
+    }
+    free(entries.list);
+    free(c.lookup.values), free(c.prologue.values), free(c.call.values), free(c.guards.values);
+    return ok ? EP_OK : EP_ERROR_OUT_OF_MEMORY;
+}

@@ -1,0 +1,270 @@
+/* What bounds each step and region: the host (overhead), memory, compute, communication, or waiting for a
+ * synchronisation; as recorded, and with the profiler's own cost taken off. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyze.h"
+#include "base/alloc.h"
+
+/* Recording costs the host about 1 to 4 us an event in Kineto; ours is measured and stands in the trace. */
+static const double KINETO_LOW_US = 1, KINETO_HIGH_US = 4;
+static const double BUSY_ENOUGH = 0.85; /* above this share the device, not the host, sets the pace */
+
+typedef struct lookup {
+    size_t *lane_first; /* order[] of a lane */
+    uint32_t *events;   /* by order position: op and runtime spans before it */
+    int64_t *sync_ns;   /* by order position: time in synchronisations before it */
+} lookup;
+
+static bool lookup_create(const ep_study *s, lookup *l) {
+    const ep_trace *t = s->trace;
+    const ep_links *k = s->facts->links;
+    size_t lanes = t->lane_count ? t->lane_count : 1;
+    l->lane_first = calloc(lanes + 1, sizeof *l->lane_first);
+    l->events = ep_malloc_array(k->order_count + 1, sizeof *l->events);
+    l->sync_ns = ep_malloc_array(k->order_count + 1, sizeof *l->sync_ns);
+    if (!l->lane_first || !l->events || !l->sync_ns) return false;
+    l->events[0] = 0;
+    l->sync_ns[0] = 0;
+    for (size_t i = 0; i < k->order_count; i++) {
+        uint32_t e = k->order[i];
+        bool call = t->kind[e] == EP_EVENT_RUNTIME, sync = call && strstr(ep_study_name(s, e), "Synchronize") != NULL;
+        l->events[i + 1] = l->events[i] + (call || t->kind[e] == EP_EVENT_OP);
+        l->sync_ns[i + 1] = l->sync_ns[i] + (sync ? t->dur[e] : 0);
+        l->lane_first[t->lane[e] + 1] = i + 1;
+    }
+    for (size_t i = 0; i < lanes; i++)
+        if (l->lane_first[i + 1] < l->lane_first[i]) l->lane_first[i + 1] = l->lane_first[i];
+    return true;
+}
+
+static void lookup_free(lookup *l) {
+    free(l->lane_first);
+    free(l->events);
+    free(l->sync_ns);
+}
+
+/* The first position of the lane whose event starts at `at` or later. */
+static size_t position(const ep_study *s, const lookup *l, uint32_t lane, int64_t at) {
+    const ep_links *k = s->facts->links;
+    size_t low = l->lane_first[lane], high = l->lane_first[lane + 1];
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (s->trace->ts[k->order[mid]] < at)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+static int by_start(const void *a, const void *b) {
+    const int64_t *x = a, *y = b;
+    return x[0] < y[0] ? -1 : x[0] > y[0];
+}
+
+static int by_value(const void *a, const void *b) {
+    const double *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* Time by what bounds the device: [0] memory, [1] compute. By shapes where known, else by class. */
+static void split_time(const ep_study *s, const ep_device_work *w, double time[2]) {
+    const ep_work_row *r = &s->rows[w->row];
+    double ns = (double)s->trace->dur[w->event];
+    ep_regime regime = EP_REGIME_UNKNOWN;
+    if (r->known && r->flops > 0) ep_study_bound_us(s, r->flops, r->bytes_read + r->bytes_written, r->dtype, &regime);
+    bool heavy = w->cls == EP_CLASS_GEMM || w->cls == EP_CLASS_CONV || w->cls == EP_CLASS_ATTENTION;
+    bool compute = regime == EP_REGIME_UNKNOWN ? heavy : regime == EP_REGIME_COMPUTE;
+    time[compute] += ns;
+}
+
+typedef struct sums {
+    double memory_compute[2];
+    int64_t kernels;
+} sums;
+
+static bool device_side(const ep_study *s, const uint32_t *list, size_t n, ep_regime_row *r, sums *sum) {
+    const ep_trace *t = s->trace;
+    int64_t(*spans)[2] = ep_malloc_array(n, sizeof *spans);
+    double *delays = ep_malloc_array(n, sizeof *delays);
+    size_t delay_count = 0;
+    int64_t end = INT64_MIN, comm = 0;
+    bool ok = spans && delays;
+    for (size_t i = 0; ok && i < n; i++) {
+        const ep_device_work *w = &s->work[list[i]];
+        spans[i][0] = t->ts[w->event];
+        spans[i][1] = t->ts[w->event] + t->dur[w->event];
+        if (spans[i][1] > end) end = spans[i][1];
+        if (w->cls == EP_CLASS_COLLECTIVE)
+            comm += t->dur[w->event];
+        else
+            split_time(s, w, sum->memory_compute);
+        if (w->kind == EP_NO_INDEX) continue;
+        sum->kernels++;
+        if (w->launch != EP_NO_INDEX) delays[delay_count++] = (double)(t->ts[w->event] - w->launch_ts) * 1e-3;
+    }
+    r->delay_us = r->longest_delay_us = NAN;
+    if (ok && n) {
+        qsort(spans, n, sizeof *spans, by_start);
+        r->busy_us = (double)ep_union_ns((const int64_t(*)[2])spans, n) * 1e-3;
+        r->window_us = (double)(end - spans[0][0]) * 1e-3;
+    }
+    if (ok && delay_count) {
+        qsort(delays, delay_count, sizeof *delays, by_value);
+        r->delay_us = delays[(delay_count - 1) / 2];
+        r->longest_delay_us = delays[delay_count - 1];
+    }
+    r->comm_us = (double)comm * 1e-3;
+    free(spans);
+    free(delays);
+    return ok;
+}
+
+static ep_regime device_regime(const ep_regime_row *r, const sums *sum) {
+    if (r->comm_us > 0.5 * r->busy_us) return EP_REGIME_COMMUNICATION;
+    return sum->memory_compute[1] > sum->memory_compute[0] ? EP_REGIME_COMPUTE : EP_REGIME_MEMORY;
+}
+
+static void judge(ep_study *s, ep_regime_row *r, const sums *sum) {
+    r->kernels = sum->kernels;
+    if (!s->facts->health.device_recorded) {
+        r->why = "the device side was not recorded";
+        return;
+    }
+    if (r->busy_us <= 0) {
+        r->why = "no device work ran here";
+        return;
+    }
+    double host = r->host_us > r->sync_us ? r->host_us - r->sync_us : 0,
+           pace = host > r->window_us ? host : r->window_us;
+    double bare = host - r->profiler_high_us;
+    r->busy_share = pace > 0 ? r->busy_us / pace : 0;
+    r->gap_us = r->window_us - r->busy_us;
+    bool queued = r->delay_us > 100 && sum->kernels && r->delay_us > 3 * r->busy_us / (double)sum->kernels;
+    ep_regime device = device_regime(r, sum);
+    bool device_bound = r->busy_share >= BUSY_ENOUGH || (queued && r->busy_share > 0.5);
+    bool waits = r->sync_us > 0.5 * (pace - r->busy_us) && r->sync_us > r->delay_us;
+    r->regime = device_bound ? device : waits ? EP_REGIME_SYNC : EP_REGIME_OVERHEAD;
+    r->without_profiler = r->regime;
+    if (r->regime == EP_REGIME_OVERHEAD && r->busy_us >= BUSY_ENOUGH * bare) r->without_profiler = device;
+    if (queued && device_bound)
+        r->why = "the launch queue is full: the host runs ahead";
+    else if (device_bound)
+        r->why = "the device is busy nearly all the time";
+    else if (r->regime == EP_REGIME_SYNC)
+        r->why = "the host waits for the device, then the device for the host";
+    else
+        r->why = "the device waits for launches";
+}
+
+static bool instance(ep_study *s, const lookup *l, uint32_t event, ep_regime_row *r, sums *sum) {
+    const ep_trace *t = s->trace;
+    uint32_t *list = NULL, lane = t->lane[event];
+    size_t n = 0;
+    if (!ep_study_region_work(s, event, &list, &n)) return false;
+    size_t from = position(s, l, lane, t->ts[event]), to = position(s, l, lane, t->ts[event] + t->dur[event]);
+    double events = (double)(l->events[to] - l->events[from]);
+    r->host_us = (double)t->dur[event] * 1e-3;
+    r->sync_us = (double)(l->sync_ns[to] - l->sync_ns[from]) * 1e-3;
+    if (r->sync_us > r->host_us) r->sync_us = r->host_us;
+    bool ours = t->is_ours && t->own_ns_per_event > 0;
+    r->profiler_low_us = events * (ours ? t->own_ns_per_event * 1e-3 : KINETO_LOW_US);
+    r->profiler_high_us = events * (ours ? t->own_ns_per_event * 1e-3 : KINETO_HIGH_US);
+    bool ok = device_side(s, list, n, r, sum);
+    free(list);
+    return ok;
+}
+
+/* The whole trace as one region, for traces that mark none. */
+static bool whole(ep_study *s, const lookup *l) {
+    ep_regime_row r;
+    sums sum = {{0, 0}, 0};
+    memset(&r, 0, sizeof r);
+    r.name = "(whole trace)";
+    r.instances = 1;
+    uint32_t *list = ep_malloc_array(s->work_count, sizeof *list);
+    if (!list) return false;
+    for (size_t i = 0; i < s->work_count; i++) list[i] = (uint32_t)i;
+    bool ok = device_side(s, list, s->work_count, &r, &sum);
+    free(list);
+    double events = s->facts->links->order_count ? (double)l->events[s->facts->links->order_count] : 0;
+    r.host_us = (double)(s->facts->span_end_ns - s->facts->span_start_ns) * 1e-3;
+    r.sync_us = (double)l->sync_ns[s->facts->links->order_count] * 1e-3;
+    if (r.sync_us > r.host_us) r.sync_us = r.host_us;
+    r.profiler_low_us = events * KINETO_LOW_US;
+    r.profiler_high_us = events * KINETO_HIGH_US;
+    /* the host's span says nothing about its work here: the device's own window counts */
+    r.host_us = r.window_us > 0 ? r.window_us : r.host_us;
+    judge(s, &r, &sum);
+    if (!ok || !ep_grow(&s->regimes, &s->regime_cap, s->regime_count + 1, sizeof *s->regimes)) return false;
+    s->regimes[s->regime_count++] = r;
+    return true;
+}
+
+typedef struct pick {
+    uint32_t event;
+    int64_t dur;
+} pick;
+
+static int by_dur(const void *a, const void *b) {
+    const pick *x = a, *y = b;
+    return x->dur < y->dur ? -1 : x->dur > y->dur;
+}
+
+/* The instance of median host time; the first of three or more is left out, for it may hold set-up. */
+static uint32_t median_instance(pick *list, size_t n) {
+    size_t skip = n >= 3;
+    qsort(list + skip, n - skip, sizeof *list, by_dur);
+    return list[skip + (n - skip - 1) / 2].event;
+}
+
+static bool add_region(ep_study *s, const lookup *l, const char *name, pick *list, size_t n) {
+    ep_regime_row r;
+    sums sum = {{0, 0}, 0};
+    memset(&r, 0, sizeof r);
+    r.name = name;
+    r.instances = (int64_t)n;
+    if (!instance(s, l, median_instance(list, n), &r, &sum)) return false;
+    judge(s, &r, &sum);
+    if (!ep_grow(&s->regimes, &s->regime_cap, s->regime_count + 1, sizeof *s->regimes)) return false;
+    s->regimes[s->regime_count++] = r;
+    return true;
+}
+
+static bool is_step(const char *name) {
+    return strncmp(name, "ProfilerStep#", 13) == 0;
+}
+
+static bool regions(ep_study *s, const lookup *l) {
+    const ep_facts *f = s->facts;
+    pick *list = ep_malloc_array(f->instance_count, sizeof *list);
+    bool ok = list != NULL;
+    size_t steps = 0;
+    for (size_t i = 0; ok && i < f->region_count; i++)
+        for (uint32_t k = 0; is_step(f->regions[i].name) && k < f->regions[i].count; k++) {
+            uint32_t e = f->instances[f->regions[i].first + k].event;
+            list[steps++] = (pick){e, s->trace->dur[e]};
+        }
+    if (ok && steps && ep_study_wants(s, "ProfilerStep")) ok = add_region(s, l, "ProfilerStep", list, steps);
+    for (size_t i = 0; ok && i < f->region_count; i++) {
+        const ep_region_fact *r = &f->regions[i];
+        if (is_step(r->name) || r->count == 0 || !ep_study_wants(s, r->name)) continue;
+        for (uint32_t k = 0; k < r->count; k++) {
+            uint32_t e = f->instances[r->first + k].event;
+            list[k] = (pick){e, s->trace->dur[e]};
+        }
+        ok = add_region(s, l, r->name, list, r->count);
+    }
+    free(list);
+    return ok;
+}
+
+ep_status ep_analyze_regime(ep_study *s, ep_error *err) {
+    (void)err;
+    lookup l = {0};
+    bool ok = lookup_create(s, &l) && regions(s, &l) && (s->regime_count > 0 || whole(s, &l));
+    lookup_free(&l);
+    return ok ? EP_OK : EP_ERROR_OUT_OF_MEMORY;
+}
