@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#define EP_GEMM_NO_F16
+#define EP_GEMM_NO_F16 /* bf16 only: the build stays short */
 #include "../../src/run/backend/cuda/kernels/sm90a/bf16_gemm_sm90a.cu"
 #include "../../src/run/backend/cuda/kernels/sm80/bf16_decode_sm80.cu"
 
@@ -90,6 +90,8 @@ struct Kernel {
     const char *name;
 };
 
+static unsigned long long policy[3] = {ep::L2_NORMAL, ep::L2_NORMAL, ep::L2_NORMAL};
+
 static void launch(const Kernel &k, const bf *x, const bf *w0, const bf *w1, bf *y, int m, int n, int kk, int group_m,
                    cudaStream_t s) {
     int out = k.gated ? k.bn / 2 : k.bn, half = k.bn / 2;
@@ -102,6 +104,9 @@ static void launch(const Kernel &k, const bf *x, const bf *w0, const bf *w1, bf 
     a.tiles_m = (m + 128 * k.cluster - 1) / (128 * k.cluster);
     a.tiles_n = (n + out - 1) / out;
     a.group_m = group_m;
+    a.policy_x = policy[0];
+    a.policy_w = policy[1];
+    a.policy_y = policy[2];
     int smem = k.stages * (128 + k.bn) * 128 + 128 * out * 2 + 2 * k.stages * 8 + 1024;
     CK(cudaFuncSetAttribute(k.fn, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
     int grid = std::min(132 / k.cluster, a.tiles_m * a.tiles_n) * k.cluster;
@@ -203,7 +208,8 @@ int main() {
     CK(cudaStreamCreate(&s));
     Kernel kernels[] = {
         {(const void *)ep_bf16_gated_gemm_gelu_tanh_sm90a_t128x128c2_eager, 256, 4, 2, true, "geglu t128x128c2 eager"},
-        {(const void *)ep_bf16_gated_gemm_gelu_tanh_sm90a_t128x128c2_fewest, 256, 4, 2, true, "geglu t128x128c2 fewest"},
+        {(const void *)ep_bf16_gated_gemm_gelu_tanh_sm90a_t128x128c2_fewest, 256, 4, 2, true,
+         "geglu t128x128c2 fewest"},
         {(const void *)ep_bf16_gated_gemm_gelu_tanh_sm90a_t128x64c1_eager, 128, 6, 1, true, "geglu t128x64c1 eager"},
         {(const void *)ep_bf16_gemm_none_sm90a_t128x256c2_eager, 256, 3, 2, false, "gemm t128x256c2"},
         {(const void *)ep_bf16_gemm_none_sm90a_t128x192c2_eager, 192, 4, 2, false, "gemm t128x192c2"},
@@ -248,10 +254,17 @@ int main() {
             fflush(stdout);
         }
         if (sh.time) {
-            for (int gm : {2, 4, 16, 32}) {
-                double us = graph_us([&] { launch(kernels[0], x, g, u, h, sh.m, sh.n, sh.k, gm, s); }, s, 10);
-                printf("   group_m %d: %.1f us\n", gm, us);
-            }
+            static const unsigned long long level[] = {ep::L2_NORMAL, ep::L2_EVICT_FIRST, ep::L2_EVICT_LAST};
+            static const char *const level_name[] = {"normal", "first", "last"};
+            for (int gm : {4, 6, 8, 11, 16})
+                for (int combo : {0, 1, 7, 19, 25}) { /* y + 3 w + 9 x: levels */
+                    if (combo && gm != 8 && gm != 11) continue;
+                    for (int q = 0, c = combo; q < 3; q++, c /= 3) policy[2 - q] = level[c % 3];
+                    double us = graph_us([&] { launch(kernels[0], x, g, u, h, sh.m, sh.n, sh.k, gm, s); }, s, 10);
+                    printf("   group_m %d x %s w %s y %s: %.1f us\n", gm, level_name[combo / 9],
+                           level_name[combo / 3 % 3], level_name[combo % 3], us);
+                }
+            for (int q = 0; q < 3; q++) policy[q] = q == 2 ? ep::L2_EVICT_FIRST : ep::L2_NORMAL;
             double c2 = graph_us(
                 [&] {
                     cublas(x, g, h, sh.m, sh.n, sh.k, s);

@@ -16,11 +16,16 @@ struct ep_packed {
     int64_t bytes;
 };
 
+/* L2 policies (kernels/common/tma.cuh): results that cannot stay in the L2 should not push operands out. */
+#define L2_NORMAL 0x1000000000000000u
+#define L2_EVICT_FIRST 0x12f0000000000000u
+
 /* As kernels/sm90a/gemm_sm90a.cuh and kernels/sm80/decode_sm80.cuh declare them. */
 typedef struct gemm_args {
     int32_t m, n, k, tiles_m, tiles_n, group_m;
     const void *bias0, *bias1, *residual;
     int64_t residual_row;
+    uint64_t policy_x, policy_w, policy_y;
 } gemm_args;
 
 typedef struct decode_args {
@@ -175,7 +180,10 @@ static ep_status run_tiles(cuda_state *s, const ep_tuned_call *c, const cuda_gem
                    c->bias0,
                    c->bias1,
                    c->residual,
-                   c->residual_row};
+                   c->residual_row,
+                   L2_NORMAL,
+                   L2_NORMAL,
+                   c->m * w->n * 2 > s->l2_bytes ? L2_EVICT_FIRST : L2_NORMAL};
     int64_t tiles = (int64_t)a.tiles_m * a.tiles_n, clusters = s->sm_count / row->cluster;
     l->grid[0] = (unsigned)((tiles < clusters ? tiles : clusters) * row->cluster);
     l->grid[1] = l->grid[2] = 1;

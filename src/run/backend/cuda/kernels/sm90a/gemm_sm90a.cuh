@@ -20,7 +20,8 @@ struct gemm_args {
     int group_m;          /* cluster rows walked together */
     const void *bias0, *bias1;
     const void *residual;
-    long long residual_row; /* elements */
+    long long residual_row;                          /* elements */
+    unsigned long long policy_x, policy_w, policy_y; /* L2 policies */
 };
 
 enum { BM = 128, BK = 64, ROW_BYTES = 128 };
@@ -126,16 +127,16 @@ __device__ __forceinline__ void gemm_body(const CUtensorMap *map_x, const CUtens
                     mbar_wait(empty + 8 * s, phase);
                     uint32_t a_at = base + s * S::stage, b_at = a_at + S::a_bytes, bar = full + 8 * s;
                     mbar_expect(bar, S::stage);
-                    tma_load(a_at, map_x, b * BK, row, bar);
+                    tma_load(a_at, map_x, b * BK, row, bar, args.policy_x);
                     if (CLUSTER == 1) {
-                        tma_load(b_at, map_w0, b * BK, col, bar);
+                        tma_load(b_at, map_w0, b * BK, col, bar, args.policy_w);
                         tma_load(b_at + S::b_bytes / 2, GATED ? map_w1 : map_w0, b * BK, GATED ? col : col + BN / 2,
-                                 bar);
+                                 bar, args.policy_w);
                     } else if (rank == 0) {
-                        tma_load_multicast(b_at, map_w0, b * BK, col, bar, 3);
+                        tma_load_multicast(b_at, map_w0, b * BK, col, bar, 3, args.policy_w);
                     } else {
                         tma_load_multicast(b_at + S::b_bytes / 2, GATED ? map_w1 : map_w0, b * BK,
-                                           GATED ? col : col + BN / 2, bar, 3);
+                                           GATED ? col : col + BN / 2, bar, 3, args.policy_w);
                     }
                     if (++s == STAGES) {
                         s = 0;
@@ -232,7 +233,7 @@ __device__ __forceinline__ void gemm_body(const CUtensorMap *map_x, const CUtens
 #pragma unroll
                 for (int box = 0; box < OUT / 64; box++)
                     if (col0 + 64 * box < args.n && row0 < args.m)
-                        tma_store(map_y, col0 + 64 * box, row0, out + box * (64 * ROW_BYTES));
+                        tma_store(map_y, col0 + 64 * box, row0, out + box * (64 * ROW_BYTES), args.policy_y);
                 tma_commit();
             }
         }
