@@ -181,7 +181,7 @@ static block *from_system(size_t bytes) {
     enum { FRONT = 128 };
     _Static_assert(sizeof(block) <= FRONT, "the struct fits in front");
     if (bytes <= 65536) {
-        block *b = aligned_alloc(64, FRONT + bytes);
+        block *b = aligned_alloc(64, (FRONT + bytes + 63) / 64 * 64);
         if (!b) return NULL;
         b->storage.data = (char *)b + FRONT;
         b->in_front = true;
