@@ -245,7 +245,7 @@ static inline void check_random(const ep_tuned_row *row, int64_t most, int64_t s
 }
 
 static inline bool row_runs(const ep_tuned_row *row) {
-    return row->isa <= ep_cpu_get()->isa && (!row->usable || row->usable());
+    return row->isa <= ep_cpu_get()->isa && (row->isa != EP_ISA_AMX_BF16 || row->usable());
 }
 
 #endif
