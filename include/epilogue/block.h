@@ -52,6 +52,13 @@ EP_API int64_t ep_block_hidden(const ep_block *block); /* 0 for LINEAR */
 EP_API int64_t ep_block_out(const ep_block *block);
 /* Bytes of packed weights that tuned mode holds, 0 before it packed. */
 EP_API int64_t ep_block_packed_bytes(const ep_block *block);
+/* The packed weights in a file (packing first if that was not done yet), and back: loading maps the file, so that a
+ * process starts without packing and processes share the pages. A file fits the block's shapes and dtype or is refused
+ * with EP_ERROR_SHAPE; one packed for another processor's kernels with EP_ERROR_UNSUPPORTED; a damaged one with
+ * EP_ERROR_FORMAT (`verify` also reads and checks all panels). That the file holds this block's weights and not others
+ * of the same shapes is for the caller to know. The file must not be cut short while it is mapped. */
+EP_API ep_status ep_block_save_packed(ep_block *block, const char *path);
+EP_API ep_status ep_block_load_packed(ep_block *block, const char *path, bool verify);
 
 /* A feed-forward layer found in a safetensors file by the names of the usual model families. `pattern` is a substring
  * or glob over tensor names ("layers.3", "encoder.layer.0"); ambiguity is EP_ERROR_AMBIGUOUS with the candidates in the

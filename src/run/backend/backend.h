@@ -104,6 +104,10 @@ typedef struct ep_backend_ops {
     void (*pack_free)(ep_backend *b, ep_packed *p);
     int64_t (*pack_bytes)(const ep_packed *p);
     ep_status (*tuned)(ep_backend *b, const ep_tuned_call *call, ep_error *err);
+    /* Packs in a file and mapped back, in the order given (optional; also where the three above exist). */
+    ep_status (*pack_save)(const ep_packed *const *packs, int count, const char *path, ep_error *err);
+    ep_status (*pack_load)(const char *path, bool verify, int count, ep_error *err, ep_packed **out);
+    void (*pack_describe)(const ep_packed *p, ep_dtype *dtype, int64_t *k, int64_t *n, bool *pair);
 
     /* Generated code (optional as a group): `image` is what the toolchain made. */
     ep_status (*module_load)(ep_backend *b, const char *path, const void *image, size_t size, ep_error *err,

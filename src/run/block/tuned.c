@@ -43,6 +43,52 @@ int64_t ep_block_packed_bytes(const ep_block *b) {
     return sum;
 }
 
+ep_status ep_block_save_packed(ep_block *b, const char *path) {
+    if (!b) return EP_ERROR_INVALID_ARGUMENT;
+    ep_context *ctx = b->ctx;
+    if (!path) return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "%s: the file's path is NULL", b->name);
+    EP_TRY(ep_block_tuned_pack(b));
+    if (!ctx->ops.pack_save)
+        return ep_fail(&ctx->err, EP_ERROR_UNSUPPORTED, "the %s backend keeps no packed weights in files",
+                       ctx->backend.name);
+    const ep_packed *packs[2] = {b->packed_first, b->packed_down};
+    return ctx->ops.pack_save(packs, b->down ? 2 : 1, path, &ctx->err);
+}
+
+static ep_status check_pack(ep_block *b, const char *what, const ep_packed *p, int64_t k, int64_t n, bool pair) {
+    ep_dtype dtype;
+    int64_t got_k, got_n;
+    bool got_pair;
+    b->ctx->ops.pack_describe(p, &dtype, &got_k, &got_n, &got_pair);
+    if (dtype == b->dtype && got_k == k && got_n == n && got_pair == pair) return EP_OK;
+    return ep_fail(&b->ctx->err, EP_ERROR_SHAPE, "the file's %s is %s [%lld, %lld]%s; the block's is %s [%lld, %lld]%s",
+                   what, ep_dtype_name(dtype), (long long)got_n, (long long)got_k, got_pair ? ", a pair" : "",
+                   ep_dtype_name(b->dtype), (long long)n, (long long)k, pair ? ", a pair" : "");
+}
+
+ep_status ep_block_load_packed(ep_block *b, const char *path, bool verify) {
+    if (!b) return EP_ERROR_INVALID_ARGUMENT;
+    ep_context *ctx = b->ctx;
+    if (!path) return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "%s: the file's path is NULL", b->name);
+    if (!ctx->ops.pack_load)
+        return ep_fail(&ctx->err, EP_ERROR_UNSUPPORTED, "the %s backend keeps no packed weights in files",
+                       ctx->backend.name);
+    ep_packed *packs[2] = {NULL, NULL};
+    bool gated = b->kind == EP_BLOCK_GATED;
+    EP_TRY(ctx->ops.pack_load(path, verify, b->down ? 2 : 1, &ctx->err, packs));
+    ep_status status = check_pack(b, gated ? "gate and up" : "up", packs[0], b->dim, b->up->sizes[0], gated);
+    if (status == EP_OK && b->down) status = check_pack(b, "down", packs[1], b->hidden, b->out, false);
+    if (status != EP_OK) {
+        for (int i = 0; i < 2; i++)
+            if (packs[i]) ctx->ops.pack_free(&ctx->backend, packs[i]);
+        return status;
+    }
+    ep_block_tuned_free(b);
+    b->packed_first = packs[0];
+    b->packed_down = packs[1];
+    return EP_OK;
+}
+
 /* t as [rows, last] by strides if its layout allows; else through a copy, which `copy` then owns. */
 static ep_status as_rows(ep_context *ctx, const ep_tensor *t, bool adjacent, ep_tensor *look, ep_tensor **copy) {
     int64_t n = t->sizes[t->ndim - 1], sizes[2] = {n ? t->numel / n : 0, n}, strides[2];

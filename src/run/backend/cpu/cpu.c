@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "cpu_kernels.h"
 #include "cpu_module.h"
+#include "tuned.h"
 
 static void choose(ep_cpu_state *s) {
     for (int d = 0; d < EP_DTYPE_COUNT; d++) {
@@ -17,6 +18,7 @@ static void choose(ep_cpu_state *s) {
 static void cpu_close(ep_backend *b) {
     ep_cpu_state *s = b->state;
     if (!s) return;
+    ep_tuned_scratch_destroy(s->tuned);
     ep_cpu_pool_close(s->pool);
     free(s);
     b->state = NULL;
@@ -67,6 +69,15 @@ const ep_backend_ops ep_backend_cpu = {
     .storage = cpu_storage,
     .memory = cpu_memory,
     .pointwise = ep_cpu_pointwise,
+    .gated = ep_cpu_gated,
+    .gated_backward = ep_cpu_gated_backward,
+    .pack = ep_cpu_pack,
+    .pack_free = ep_cpu_pack_free,
+    .pack_bytes = ep_tuned_pack_bytes,
+    .tuned = ep_cpu_tuned,
+    .pack_save = ep_tuned_pack_save,
+    .pack_load = ep_tuned_pack_load,
+    .pack_describe = ep_tuned_pack_describe,
     .module_load = ep_cpu_module_load,
     .module_free = ep_cpu_module_free,
     .module_symbol = ep_cpu_module_symbol,

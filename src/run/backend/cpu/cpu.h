@@ -17,6 +17,7 @@ typedef struct ep_cpu_state {
     const ep_row_table *rows[EP_DTYPE_COUNT];
     const ep_backend_ops *ref; /* what no fast kernel takes */
     ep_gemm_cache *gemms;
+    struct ep_tuned_scratch *tuned; /* NULL until the first tuned call */
 } ep_cpu_state;
 
 static inline ep_cpu_state *ep_cpu_of(const ep_backend *b) {
@@ -41,5 +42,15 @@ ep_status ep_cpu_norm(ep_backend *b, ep_op op, const ep_attr *attr, int count, c
 ep_status ep_cpu_gemm(ep_backend *b, const ep_gemm *g, ep_error *err);
 ep_status ep_gemm_cache_create(ep_error *err, ep_gemm_cache **out);
 void ep_gemm_cache_destroy(ep_gemm_cache *c);
+
+/* tuned_backend.c */
+ep_status ep_cpu_pack(ep_backend *b, const ep_pack_request *request, ep_error *err, ep_packed **out);
+void ep_cpu_pack_free(ep_backend *b, ep_packed *p);
+ep_status ep_cpu_tuned(ep_backend *b, const ep_tuned_call *call, ep_error *err);
+ep_status ep_cpu_gated(ep_backend *b, ep_act act, ep_rounding rounding, const ep_tensor *gate, const ep_tensor *up,
+                       ep_tensor *out, ep_error *err);
+ep_status ep_cpu_gated_backward(ep_backend *b, ep_act act, ep_rounding rounding, const ep_tensor *dy,
+                                const ep_tensor *gate, const ep_tensor *up, ep_tensor *dgate, ep_tensor *dup,
+                                ep_error *err);
 
 #endif

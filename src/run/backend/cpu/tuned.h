@@ -117,10 +117,11 @@ ep_status ep_tuned_pack_with(const ep_tuned_row *row, int threads, const ep_pack
 ep_status ep_tuned_pack_shape(const ep_tuned_row *row, int64_t k, int64_t n, bool pair, ep_error *err, ep_packed *p);
 /* 64-byte aligned, 2 MiB and huge pages where large; ended by free(). */
 void *ep_tuned_alloc(size_t bytes);
-/* The file form: a header naming version, layout, shape and a checksum, then the panels at a 4 KiB boundary. A file
- * packed for another layout than this machine selects is refused with EP_ERROR_UNSUPPORTED. */
-ep_status ep_tuned_pack_write(const ep_packed *p, const char *path, ep_error *err);
-ep_status ep_tuned_pack_map(const char *path, bool verify, ep_error *err, ep_packed **out);
+/* pack_file.c: several packs in one file, and back. Loading maps; `verify` reads all bytes and checks them. A file packed
+ * for another layout than this machine selects is refused with EP_ERROR_UNSUPPORTED. */
+ep_status ep_tuned_pack_save(const ep_packed *const *packs, int count, const char *path, ep_error *err);
+ep_status ep_tuned_pack_load(const char *path, bool verify, int count, ep_error *err, ep_packed **out);
+void ep_tuned_pack_describe(const ep_packed *p, ep_dtype *dtype, int64_t *k, int64_t *n, bool *pair);
 
 /* tuned_gemm.c: ep_tuned_call's formula; one kernel. */
 void ep_tuned_name(const ep_tuned_call *call, char out[128]); /* the kernel's name in traces */
