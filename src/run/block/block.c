@@ -194,7 +194,7 @@ ep_status ep_block_prepare(ep_block *b, ep_mode mode, const ep_tensor *x) {
     ep_tensor *y;
     EP_TRY(ep_block_run(b, mode, x, NULL, &y));
     ep_tensor_destroy(y);
-    return mode == EP_MODE_COMPILED ? ep_block_compiled_wait(b, false) : EP_OK;
+    return mode == EP_MODE_COMPILED ? ep_block_compiled_settle(b, x) : EP_OK;
 }
 
 ep_status ep_block_supports(ep_block *b, ep_mode mode) {

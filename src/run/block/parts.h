@@ -36,6 +36,7 @@ void ep_block_tuned_free(ep_block *b);
 ep_status ep_block_compiled_supports(ep_block *b);
 ep_status ep_block_compiled_run(ep_block *b, const ep_tensor *x, const ep_tensor *residual, ep_tensor **out);
 ep_status ep_block_compiled_wait(ep_block *b, bool residual);
+ep_status ep_block_compiled_settle(ep_block *b, const ep_tensor *x);
 void ep_block_compiled_free(ep_block *b);
 
 #endif

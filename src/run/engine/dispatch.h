@@ -36,4 +36,9 @@ ep_status ep_dispatch_copy(ep_context *ctx, const ep_tensor *x, const char *why,
  * any x whose rows are at most a batch of evenly spaced runs. False if they are not; x then needs a copy. */
 bool ep_dispatch_linear_form(const ep_tensor *x, const ep_tensor *weight, const ep_tensor *bias, ep_gemm *g);
 
+/* The same of mm, bmm and, with `input`, addmm: a [.., M, K], b [.., K, N]. `input` becomes a bias where it is a row added
+ * once, the beta operand else, and is left out if beta is 0. */
+void ep_dispatch_product_form(const ep_tensor *a, const ep_tensor *b, const ep_tensor *out, const ep_tensor *input,
+                              double beta, double alpha, ep_gemm *g);
+
 #endif

@@ -157,6 +157,12 @@ static void set_input(ep_gemm *g, const ep_tensor *input, double beta, double al
     g->c_col = col;
 }
 
+void ep_dispatch_product_form(const ep_tensor *a, const ep_tensor *b, const ep_tensor *out, const ep_tensor *input,
+                              double beta, double alpha, ep_gemm *g) {
+    set_product(g, a, b, out);
+    if (input) set_input(g, input, beta, alpha);
+}
+
 static ep_status product_run(ep_context *ctx, ep_op op, const ep_attr *attr, int count, const ep_tensor *const *in,
                              ep_tensor **out) {
     ep_shape s;
@@ -165,8 +171,8 @@ static ep_status product_run(ep_context *ctx, ep_op op, const ep_attr *attr, int
     EP_TRY(ep_dispatch_shape(ctx, op, attr, count, in, &s));
     EP_TRY(ep_dispatch_result(ctx, s.dtype, s.ndim, s.sizes, &t));
     if (t->numel == 0) return finish(t, EP_OK, out);
-    set_product(&g, in[count - 2], in[count - 1], t);
-    if (op == EP_OP_ADDMM) set_input(&g, in[0], attr->beta, attr->alpha);
+    ep_dispatch_product_form(in[count - 2], in[count - 1], t, op == EP_OP_ADDMM ? in[0] : NULL,
+                             op == EP_OP_ADDMM ? attr->beta : 0, op == EP_OP_ADDMM ? attr->alpha : 1, &g);
     g.rounding = ctx->rounding;
     return finish(t, ctx->ops.gemm(&ctx->backend, &g, &ctx->err), out);
 }

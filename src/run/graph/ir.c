@@ -194,6 +194,45 @@ ep_status ep_graph_view_shape(const ep_value *in, ep_op op, const ep_attr *attr,
     return ep_shape_numel(out->ndim, out->sizes, err, &out->numel);
 }
 
+ep_status ep_graph_sort(ep_graph *g, ep_error *err) {
+    size_t n = g->node_count, done = 0, top = 0;
+    ep_node *sorted = malloc(sizeof *sorted * (n ? n : 1));
+    int32_t *stack = malloc(sizeof *stack * (n ? n : 1));
+    char *state = calloc(n ? n : 1, 1); /* 1: on the stack, 2: placed */
+    bool ok = sorted && stack && state, circle = false;
+    for (size_t i = 0; ok && i < n; i++) {
+        if (state[i] == 0) stack[top++] = (int32_t)i;
+        while (top && !circle) {
+            int32_t at = stack[top - 1], next = -1;
+            const ep_node *node = &g->nodes[at];
+            for (int k = 0; k < node->input_count && next < 0; k++) {
+                int32_t v = node->inputs[k], p = g->values[v].node;
+                if (p >= 0 && state[p] != 2) next = p;
+                p = g->values[ep_graph_root(g, v)].node;
+                if (next < 0 && p >= 0 && state[p] != 2) next = p;
+            }
+            state[at] = 1;
+            if (next >= 0) {
+                circle = state[next] == 1;
+                if (!circle) stack[top++] = next;
+                continue;
+            }
+            state[at] = 2;
+            top--;
+            sorted[done++] = *node;
+        }
+    }
+    if (ok && !circle) {
+        memcpy(g->nodes, sorted, sizeof *sorted * n);
+        for (size_t i = 0; i < n; i++) g->values[g->nodes[i].output].node = (int32_t)i;
+    }
+    free(sorted);
+    free(stack);
+    free(state);
+    if (!ok) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "sort");
+    return circle ? ep_fail(err, EP_ERROR_INTERNAL, "a value rests on itself") : EP_OK;
+}
+
 uint64_t ep_graph_hash(const ep_graph *g) {
     uint64_t h = ep_hash64(&g->rounding, sizeof g->rounding, 7);
     for (size_t i = 0; i < g->value_count; i++) {

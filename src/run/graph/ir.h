@@ -126,6 +126,9 @@ size_t ep_graph_members(const ep_graph *g, int32_t group, int32_t *out, size_t m
 /* Sets dims and strides of view op `op` over value `in`, as eager computes them. */
 ep_status ep_graph_view_shape(const ep_value *in, ep_op op, const ep_attr *attr, ep_error *err, ep_value *out);
 
+/* Puts the nodes in an order in which every value is made before it is read, changing as little as may be. */
+ep_status ep_graph_sort(ep_graph *g, ep_error *err);
+
 /* ep_graph_hash: of the structure, everything but sizes, strides and offsets. */
 uint64_t ep_graph_hash(const ep_graph *g);
 

@@ -48,7 +48,7 @@ static ep_status node_is_sound(const ep_graph *g, size_t i, const bool *defined,
         return ep_fail(err, EP_ERROR_INTERNAL, "node %zu (%s): %s", i, info->name,
                        n->kind == EP_NODE_VIEW ? "a view needs a base" : "an op makes memory of its own");
     if (n->group >= (int32_t)g->group_count) return ep_fail(err, EP_ERROR_INTERNAL, "node %zu: no such group", i);
-    if (g->marks & EP_MARK_LOWERED && !n->dead && info->kind == EP_KIND_COMPOSITE && n->kind != EP_NODE_GEMM)
+    if (g->marks & EP_MARK_LOWERED && !n->dead && info->kind == EP_KIND_COMPOSITE && n->op != EP_OP_LINEAR)
         return ep_fail(err, EP_ERROR_INTERNAL, "node %zu: composite %s after lowering", i, info->name);
     return EP_OK;
 }

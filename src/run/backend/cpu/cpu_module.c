@@ -10,13 +10,23 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/parallel.h"
-#include "base/probe.h"
+#include "run/backend/launch.h"
+
+/* A path of the descriptor that no earlier module had: dlopen gives the old module for a name it knows. "/." and "/"
+ * lead nowhere else, so they spell a number. */
+static void unique_path(int fd, char out[160]) {
+    size_t n = (size_t)snprintf(out, 32, "/proc/self/fd");
+    for (uint64_t number = ep_probe_correlation(); number; number >>= 1) {
+        out[n++] = '/';
+        if (number & 1) out[n++] = '.';
+    }
+    snprintf(out + n, 16, "/%d", fd);
+}
 
 /* The verified bytes themselves are loaded, not a path that somebody could have changed since. */
 static void *load_image(const void *image, size_t size, const char **why) {
-    char name[64];
+    char name[160];
     int fd = memfd_create("epilogue-kernels", MFD_CLOEXEC);
     if (fd < 0) {
         *why = strerror(errno);
@@ -32,7 +42,7 @@ static void *load_image(const void *image, size_t size, const char **why) {
         }
         done += (size_t)n;
     }
-    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    unique_path(fd, name);
     void *m = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!m) *why = dlerror();
     close(fd);
@@ -98,19 +108,8 @@ ep_status ep_cpu_module_launch(ep_backend *b, void *function, const char *name, 
         run(b, &c, work, items);
         return EP_OK;
     }
-    ep_probe_span span = {.kind = EP_PROBE_LAUNCH, .name = "epLaunchKernel", .correlation = ep_probe_correlation()};
-    p->begin(p->self, &span);
-    ep_probe_kernel k = {.name = p->name(p->self, name),
-                         .what = "kernel",
-                         .correlation = span.correlation,
-                         .flops = (int64_t)work->flops,
-                         .bytes_read = (int64_t)work->bytes_read,
-                         .bytes_written = (int64_t)work->bytes_written,
-                         .source = EP_SOURCE_CLOCK};
-    k.start = ep_clock_ticks();
+    ep_launch l = ep_launch_begin(p->name(p->self, name)); /* the recording may outlive the module */
     run(b, &c, work, items);
-    k.end = ep_clock_ticks();
-    p->kernel(p->self, &k);
-    p->end(p->self);
+    ep_launch_end(&l, work->flops, work->bytes_read, work->bytes_written);
     return EP_OK;
 }

@@ -1,0 +1,153 @@
+/* The pipeline for one set of input sizes, top to bottom: capture, passes, loop nests, kernels, plan. Binding costs
+ * microseconds; only a loop nest that no kernel can run costs a compile. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/probe.h"
+#include "compile.h"
+#include "run/pass/pass.h"
+
+static ep_status no_memory(ep_compiled *c) {
+    return ep_fail(&c->ctx->err, EP_ERROR_OUT_OF_MEMORY, "a binding could not be allocated");
+}
+
+static ep_status make_graph(ep_compiled *c, const ep_tensor *const *inputs, ep_binding *b) {
+    EP_TRY(ep_capture(c->ctx, c->fn, c->user, inputs, c->input_count, c->output_count, &b->captured));
+    ep_pass_options o = {.verify = c->verify};
+    if (c->memo.entry_count == 0) { /* the first graph is shown; later ones differ in sizes, or say why not */
+        o.dump = c->options.dump_pass;
+        o.print = c->options.dump;
+        o.user = c->options.dump_user;
+    }
+    return ep_passes_run(b->captured.graph, &o, &c->ctx->err);
+}
+
+/* At least one outer dim everywhere: then sizes that happen to merge and sizes that do not share code. */
+static ep_status make_loops(ep_compiled *c, ep_binding *b) {
+    const ep_graph *g = b->captured.graph;
+    b->kernel_count = g->group_count;
+    b->loops = calloc(g->group_count + 1, sizeof *b->loops);
+    b->kernels = calloc(g->group_count + 1, sizeof *b->kernels);
+    if (!b->loops || !b->kernels) return no_memory(c);
+    for (size_t i = 0; i < g->group_count; i++) {
+        ep_loop *l = &b->loops[i].loop;
+        EP_TRY(ep_loop_build(g, (int32_t)i, &c->ctx->err, l));
+        b->loops[i].group = (int32_t)i;
+        l->fixed = c->options.specialize == EP_SPECIALIZE_STATIC;
+        ep_loop_pad(l, 1);
+    }
+    return EP_OK;
+}
+
+static char *reasons_text(const ep_graph *g) {
+    ep_text t = {0};
+    for (size_t i = 0; i < g->reason_count; i++) ep_text_printf(&t, "  %s\n", g->reasons[i].text);
+    ep_text_addn(&t, "", 0);
+    return ep_text_take(&t);
+}
+
+static void show_failure(const char *text) {
+    const ep_probe *p = ep_probe_get();
+    if (!p || !*text) return;
+    ep_probe_span span = {.kind = EP_PROBE_GUARD, .name = "guard failed", .detail = text};
+    p->begin(p->self, &span);
+    p->end(p->self);
+}
+
+static uint64_t entry_key(const ep_compiled *c, const ep_binding *b) {
+    uint64_t h = ep_graph_hash(b->captured.graph);
+    for (size_t i = 0; i < b->kernel_count; i++) {
+        uint64_t k = b->kernels[i]->hash;
+        h = ep_hash64(&k, sizeof k, h);
+    }
+    if (c->options.specialize != EP_SPECIALIZE_STATIC) return h;
+    return ep_hash64(b->facts, sizeof *b->facts * (size_t)c->input_count, h);
+}
+
+/* Finds kernels, adds what is missing, and sends the new ones off together. */
+static ep_status make_kernels(ep_compiled *c, ep_binding *b) {
+    ep_kernel **fresh = malloc(sizeof *fresh * (b->kernel_count + 1));
+    size_t count = 0;
+    bool new_entry;
+    if (!fresh) return no_memory(c);
+    for (size_t i = 0; i < b->kernel_count; i++) {
+        b->kernels[i] = ep_kernels_find(&c->kernels, &b->loops[i].loop);
+        if (b->kernels[i]) continue;
+        b->kernels[i] = fresh[count++] = ep_kernels_add(&c->kernels, &b->loops[i].loop);
+        if (!b->kernels[i]) {
+            free(fresh);
+            return no_memory(c);
+        }
+    }
+    b->entry = ep_memo_entry(&c->memo, entry_key(c, b), b, c->input_count,
+                             c->options.specialize == EP_SPECIALIZE_STATIC, &new_entry);
+    ep_status s = b->entry < 0 ? no_memory(c) : EP_OK;
+    if (s == EP_OK && new_entry) {
+        ep_entry *e = &c->memo.entries[b->entry];
+        e->reasons = reasons_text(b->captured.graph);
+        e->kernels = (int)b->kernel_count;
+        show_failure(e->failed);
+    }
+    if (s == EP_OK && count && !c->kernels.interpret) {
+        const char *why = c->memo.entries[b->entry].failed;
+        s = ep_kernels_build(&c->kernels, fresh, count, *why ? why : "first entry");
+    }
+    free(fresh);
+    return s;
+}
+
+static ep_status set_choice(ep_compiled *c, const ep_tensor *const *inputs, ep_binding *b) {
+    int64_t elements = 1;
+    for (int i = 0; i < c->input_count; i++) elements += inputs[i]->numel;
+    b->choice = ep_memo_choice(&c->memo, b->entry, elements);
+    if (!b->choice) return no_memory(c);
+    if (b->choice->decided) return EP_OK;
+    if (c->no_choice)
+        ep_choice_settle(b->choice, "compiled kept: not measured");
+    else if (b->kernel_count == 0)
+        ep_choice_settle(b->choice, "compiled kept: its kernels are eager's own, launched with less work between them");
+    return EP_OK;
+}
+
+ep_status ep_binding_advance(ep_compiled *c, ep_binding *b) {
+    for (size_t i = 0; i < b->kernel_count; i++) {
+        int state = atomic_load_explicit(&b->kernels[i]->state, memory_order_acquire);
+        if (state == EP_KERNEL_PENDING) return EP_OK;
+        if (state == EP_KERNEL_FAILED) {
+            b->state = EP_BINDING_EAGER;
+            return EP_OK;
+        }
+    }
+    for (size_t i = 0; i < b->kernel_count; i++) {
+        b->loops[i].function = b->kernels[i]->function;
+        b->loops[i].name = b->kernels[i]->loop.name;
+    }
+    EP_TRY(ep_plan_build(c->ctx, &b->captured, b->loops, b->kernel_count, c->kernels.interpret, &b->plan));
+    free(b->loops);
+    b->loops = NULL;
+    b->state = EP_BINDING_READY;
+    return EP_OK;
+}
+
+ep_status ep_compiled_bind(ep_compiled *c, const ep_tensor *const *inputs, ep_binding **out) {
+    ep_binding *b = calloc(1, sizeof *b);
+    if (b) b->facts = malloc(sizeof *b->facts * (size_t)(c->input_count + 1));
+    if (!b || !b->facts) {
+        free(b);
+        return no_memory(c);
+    }
+    for (int i = 0; i < c->input_count; i++) ep_fact_of(inputs[i], &b->facts[i]);
+    ep_status s = make_graph(c, inputs, b);
+    if (s == EP_OK) s = make_loops(c, b);
+    if (s == EP_OK) s = make_kernels(c, b);
+    if (s == EP_OK) s = set_choice(c, inputs, b);
+    if (s == EP_OK) s = ep_binding_advance(c, b);
+    if (s != EP_OK) {
+        ep_binding_destroy(b);
+        return s;
+    }
+    *out = b;
+    return EP_OK;
+}

@@ -1,0 +1,238 @@
+/* A compiled function: each call finds its plan or binds one, and is answered by the plan, or by the eager path while
+ * code is being built. */
+#include "compile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/probe.h"
+
+static char *copy_text(const char *s) {
+    return s ? strdup(s) : NULL;
+}
+
+ep_status ep_compile_with(ep_context *ctx, ep_fn fn, void *user, int input_count, int output_count,
+                          const ep_compile_options *options, bool interpret, ep_compiled **out) {
+    static const ep_compile_options defaults;
+    if (!ctx) return EP_ERROR_INVALID_ARGUMENT;
+    if (!fn || !out) return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "%s is NULL", fn ? "out" : "the function");
+    if (input_count < 0 || input_count > EP_PLAN_INPUTS || output_count < 1 || output_count > EP_PLAN_OUTPUTS)
+        return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT,
+                       "a function of %d inputs and %d outputs; 0 to %d inputs and 1 to %d outputs", input_count,
+                       output_count, EP_PLAN_INPUTS, EP_PLAN_OUTPUTS);
+    if (!interpret && !ctx->ops.module_load)
+        return ep_fail(&ctx->err, EP_ERROR_UNSUPPORTED, "the %s backend cannot load generated kernels",
+                       ctx->backend.name);
+    ep_compiled *c = calloc(1, sizeof *c);
+    if (!c) return ep_fail(&ctx->err, EP_ERROR_OUT_OF_MEMORY, "a compiled function could not be allocated");
+    *c = (ep_compiled){.ctx = ctx, .fn = fn, .user = user, .input_count = input_count, .output_count = output_count};
+    c->options = options ? *options : defaults;
+    c->options.cache_dir = copy_text(c->options.cache_dir);
+    c->options.dump_pass = copy_text(c->options.dump_pass);
+    c->verify = c->no_choice = interpret;
+    ep_status s = ep_kernels_open(ctx, &c->options, interpret, &c->kernels);
+    if (s == EP_OK)
+        *out = c;
+    else
+        ep_compiled_destroy(c);
+    return s;
+}
+
+ep_status ep_compile(ep_context *ctx, ep_fn fn, void *user, int input_count, int output_count,
+                     const ep_compile_options *options, ep_compiled **out) {
+    return ep_compile_with(ctx, fn, user, input_count, output_count, options, false, out);
+}
+
+void ep_compiled_destroy(ep_compiled *c) {
+    if (!c) return;
+    ep_memo_clear(&c->memo);
+    ep_kernels_close(&c->kernels);
+    ep_storage_release(c->workspace);
+    ep_text_free(&c->report);
+    free((char *)(uintptr_t)c->options.cache_dir);
+    free((char *)(uintptr_t)c->options.dump_pass);
+    free(c);
+}
+
+static ep_status run_eager(ep_compiled *c, const ep_tensor *const *inputs, ep_tensor **outputs) {
+    return c->fn(c->ctx, c->user, inputs, c->input_count, outputs, c->output_count);
+}
+
+/* One workspace serves all plans: calls come one after the other. It grows and never shrinks. */
+static ep_status grow_workspace(ep_compiled *c, int64_t bytes) {
+    if (c->workspace && (int64_t)c->workspace->bytes >= bytes) return EP_OK;
+    ep_storage *s;
+    EP_TRY(c->ctx->ops.storage(&c->ctx->backend, (size_t)bytes, &c->ctx->err, &s));
+    ep_storage_release(c->workspace);
+    c->workspace = s;
+    return EP_OK;
+}
+
+static ep_status run_plan(ep_compiled *c, const ep_binding *b, const ep_tensor *const *inputs, ep_tensor **outputs) {
+    int64_t need = ep_plan_workspace(b->plan);
+    if (__builtin_expect(need > 0, 1) && (!c->workspace || (int64_t)c->workspace->bytes < need))
+        EP_TRY(grow_workspace(c, need));
+    const ep_probe *p = ep_probe_get();
+    if (__builtin_expect(p == NULL, 1))
+        return ep_plan_run(b->plan, c->ctx, inputs, c->workspace ? c->workspace->data : NULL, outputs);
+    ep_probe_span span = {.kind = EP_PROBE_PLAN, .name = "plan"};
+    p->begin(p->self, &span);
+    ep_status s = ep_plan_run(b->plan, c->ctx, inputs, c->workspace ? c->workspace->data : NULL, outputs);
+    p->end(p->self);
+    return s;
+}
+
+/* Under `fewest` eager's answer is another one, so it is only timed and thrown away. */
+static ep_status run_undecided(ep_compiled *c, ep_binding *b, const ep_tensor *const *inputs, ep_tensor **outputs) {
+    ep_runner who = ep_choice_next(b->choice);
+    bool shadow = who == EP_RUN_EAGER && c->ctx->rounding != EP_ROUNDING_EAGER;
+    if (ep_probe_get()) return run_plan(c, b, inputs, outputs); /* recorded calls say nothing about unrecorded ones */
+    int64_t start = ep_clock_ns();
+    EP_TRY(who == EP_RUN_EAGER ? run_eager(c, inputs, outputs) : run_plan(c, b, inputs, outputs));
+    EP_TRY(c->ctx->ops.sync(&c->ctx->backend, &c->ctx->err));
+    ep_choice_sample(b->choice, who, ep_clock_ns() - start);
+    if (!shadow) return EP_OK;
+    for (int i = 0; i < c->output_count; i++) ep_tensor_destroy(outputs[i]);
+    return run_plan(c, b, inputs, outputs);
+}
+
+static ep_status wait_for_kernels(ep_compiled *c, ep_binding *b) {
+    int64_t start = ep_clock_ns();
+    ep_kernels_wait(&c->kernels);
+    c->waited_ns += ep_clock_ns() - start;
+    return ep_binding_advance(c, b);
+}
+
+static ep_status answer(ep_compiled *c, ep_binding *b, const ep_tensor *const *inputs, ep_tensor **outputs) {
+    if (b->state == EP_BINDING_PENDING) {
+        EP_TRY(ep_binding_advance(c, b));
+        if (b->state == EP_BINDING_PENDING && c->options.wait == EP_WAIT_ALWAYS) EP_TRY(wait_for_kernels(c, b));
+    }
+    if (b->state != EP_BINDING_READY) {
+        c->eager_calls++;
+        return run_eager(c, inputs, outputs);
+    }
+    if (!b->choice->decided) return run_undecided(c, b, inputs, outputs);
+    if (b->choice->keep_eager && !(c->ctx->rounding != EP_ROUNDING_EAGER)) return run_eager(c, inputs, outputs);
+    return run_plan(c, b, inputs, outputs);
+}
+
+static ep_status find_or_bind(ep_compiled *c, const ep_tensor *const *inputs, ep_binding **out) {
+    uint64_t hash = ep_facts_hash(c->input_count, inputs);
+    ep_binding *b = ep_memo_find(&c->memo, c->input_count, inputs, hash);
+    if (!b) {
+        EP_TRY(ep_compiled_bind(c, inputs, &b));
+        if (c->last && c->memo.count == EP_MEMO_BINDINGS) c->last = NULL; /* it may be the one that goes */
+        ep_memo_add(&c->memo, b, hash);
+    }
+    *out = b;
+    return EP_OK;
+}
+
+static ep_status call_checked(ep_compiled *c, const ep_tensor *const *inputs, ep_tensor **outputs) {
+    const ep_probe *p = ep_probe_get();
+    if (p) {
+        ep_probe_span span = {.kind = EP_PROBE_GUARD, .name = "guards"};
+        p->begin(p->self, &span);
+    }
+    ep_binding *b;
+    ep_status s = find_or_bind(c, inputs, &b);
+    if (p) p->end(p->self);
+    EP_TRY(s);
+    c->last = b;
+    return answer(c, b, inputs, outputs);
+}
+
+static ep_status check_inputs(ep_compiled *c, const ep_tensor *const *inputs, ep_tensor **outputs) {
+    ep_context *ctx = c->ctx;
+    if (!outputs || (!inputs && c->input_count))
+        return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "%s is NULL", outputs ? "inputs" : "outputs");
+    if (ctx->recorder) return ep_fail(&ctx->err, EP_ERROR_CAPTURE, "a compiled function cannot be captured");
+    for (int i = 0; i < c->input_count; i++) {
+        const ep_tensor *t = inputs[i];
+        if (!t) return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "input %d is NULL", i);
+        if (t->device.kind != ctx->device.kind || t->device.index != ctx->device.index)
+            return ep_fail(&ctx->err, EP_ERROR_DEVICE, "input %d is not on the context's device", i);
+        if (!t->storage) return ep_fail(&ctx->err, EP_ERROR_CAPTURE, "input %d belongs to a capture that has ended", i);
+    }
+    return EP_OK;
+}
+
+ep_status ep_compiled_call(ep_compiled *c, const ep_tensor *const *inputs, ep_tensor **outputs) {
+    if (!c) return EP_ERROR_INVALID_ARGUMENT;
+    EP_TRY(check_inputs(c, inputs, outputs));
+    if (c->calls++ == 0) c->first_call_ns = ep_clock_ns();
+    ep_binding *b = c->last;
+    if (b && b->state == EP_BINDING_READY && b->choice->decided && !ep_probe_get()) { /* the usual call */
+        bool same = true;
+        for (int k = 0; same && k < c->input_count; k++) same = ep_fact_holds(&b->facts[k], inputs[k]);
+        if (same && !b->choice->keep_eager) return run_plan(c, b, inputs, outputs);
+    }
+    return call_checked(c, inputs, outputs);
+}
+
+ep_status ep_compiled_wait(ep_compiled *c) {
+    if (!c) return EP_ERROR_INVALID_ARGUMENT;
+    ep_kernels_wait(&c->kernels);
+    return EP_OK;
+}
+
+bool ep_compiled_settled(const ep_compiled *c) {
+    return !c->last || c->last->state == EP_BINDING_EAGER ||
+           (c->last->state == EP_BINDING_READY && c->last->choice->decided);
+}
+
+void ep_compiled_stats(const ep_compiled *c, ep_compile_stats *out) {
+    *out = (ep_compile_stats){0};
+    if (!c) return;
+    ep_kernel_table *t = (ep_kernel_table *)(uintptr_t)&c->kernels;
+    out->calls = c->calls;
+    out->entries = (int64_t)c->memo.entry_count;
+    out->recompiles = out->entries > 1 ? out->entries - 1 : 0;
+    out->eager_calls = c->eager_calls;
+    pthread_mutex_lock(&t->lock);
+    out->kernels_generated = t->generated;
+    out->kernels_from_disk = t->from_disk;
+    out->build_failures = t->failures;
+    if (t->ready_first_ns && c->first_call_ns) out->cold_us = (double)(t->ready_first_ns - c->first_call_ns) * 1e-3;
+    pthread_mutex_unlock(&t->lock);
+    out->waited_us = (double)c->waited_ns * 1e-3;
+}
+
+static void report_kernel(const ep_kernel *k, ep_text *t) {
+    static const char *const words[] = {"being built", "ready", "failed"};
+    int state = atomic_load_explicit((atomic_int *)(uintptr_t)&k->state, memory_order_acquire);
+    ep_text_printf(t, "kernel %s: %s%s", k->loop.name, words[state],
+                   state == EP_KERNEL_READY && k->from_disk ? " (from the disk cache)" : "");
+    if (state == EP_KERNEL_FAILED) ep_text_printf(t, ": %s", k->err.message);
+    ep_text_char(t, '\n');
+}
+
+const char *ep_compiled_report(ep_compiled *c) {
+    if (!c) return "";
+    ep_text *t = &c->report;
+    ep_text_clear(t);
+    for (size_t i = 0; i < c->memo.entry_count; i++) {
+        const ep_entry *e = &c->memo.entries[i];
+        ep_text_printf(t, "entry %zu: %d generated kernel%s%s%s\n", i, e->kernels, e->kernels == 1 ? "" : "s",
+                       *e->failed ? "; made because a guard failed: " : "", e->failed);
+        ep_guard_list(c->input_count, e->facts, c->options.specialize == EP_SPECIALIZE_STATIC, t);
+        if (e->reasons) ep_text_add(t, e->reasons);
+    }
+    for (size_t i = 0; i < c->kernels.count; i++) report_kernel(c->kernels.all[i], t);
+    for (size_t i = 0; i < c->memo.choice_count; i++)
+        if (c->memo.choices[i]->decided)
+            ep_text_printf(t, "entry %d: %s\n", c->memo.choices[i]->entry, c->memo.choices[i]->why);
+    const ep_cache *cache = c->kernels.cache;
+    if (cache && *ep_cache_trouble(cache)) ep_text_printf(t, "no disk cache: %s\n", ep_cache_trouble(cache));
+    return ep_text_str(t);
+}
+
+const char *ep_compiled_source(ep_compiled *c, size_t index, const char **name) {
+    if (!c || index >= c->kernels.count) return NULL;
+    ep_kernel *k = c->kernels.all[index];
+    if (name) *name = k->loop.name;
+    return atomic_load_explicit(&k->state, memory_order_acquire) == EP_KERNEL_PENDING || !k->source ? "" : k->source;
+}

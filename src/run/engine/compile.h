@@ -1,0 +1,36 @@
+/* The compiled function's inside, for blocks and tests. */
+#ifndef EP_RUN_COMPILE_H
+#define EP_RUN_COMPILE_H
+
+#include <epilogue/compile.h>
+
+#include "base/text.h"
+#include "memo.h"
+
+struct ep_compiled {
+    ep_context *ctx;
+    ep_fn fn;
+    void *user;
+    int input_count, output_count;
+    ep_compile_options options; /* strings are ours */
+    ep_kernel_table kernels;
+    ep_memo memo;
+    ep_binding *last;
+    ep_storage *workspace;
+    ep_text report;
+    int64_t calls, eager_calls, first_call_ns, cold_ns, waited_ns;
+    bool verify, no_choice;
+};
+
+/* As ep_compile. `interpret`: no code is generated; the loop nests are run by the plain reference, every graph is
+ * verified after each pass, and nothing is timed against eager. */
+ep_status ep_compile_with(ep_context *ctx, ep_fn fn, void *user, int input_count, int output_count,
+                          const ep_compile_options *options, bool interpret, ep_compiled **out);
+/* Has the last called binding's choice between compiled and eager been made? */
+bool ep_compiled_settled(const ep_compiled *c);
+/* bind.c: capture, passes, loops, kernels, plan for these inputs. */
+ep_status ep_compiled_bind(ep_compiled *c, const ep_tensor *const *inputs, ep_binding **out);
+/* Turns a pending binding whose kernels are there into a plan, or gives it up for eager. */
+ep_status ep_binding_advance(ep_compiled *c, ep_binding *b);
+
+#endif

@@ -1,0 +1,59 @@
+/* What a compiled function remembers: bindings (a plan for one set of input sizes) and entries (what their code rests
+ * on; many bindings share one). */
+#ifndef EP_RUN_MEMO_H
+#define EP_RUN_MEMO_H
+
+#include "capture.h"
+#include "choice.h"
+#include "kernel_table.h"
+#include "plan.h"
+#include "run/graph/guard.h"
+
+enum { EP_MEMO_BINDINGS = 128 }; /* the least recently used goes; its code stays, so it comes back without a compile */
+
+typedef enum ep_binding_state { EP_BINDING_PENDING, EP_BINDING_READY, EP_BINDING_EAGER } ep_binding_state;
+
+typedef struct ep_binding {
+    ep_fact *facts; /* by input */
+    ep_captured captured;
+    ep_plan_kernel *loops; /* by group, bound to these sizes */
+    ep_kernel **kernels;   /* by group */
+    size_t kernel_count;
+    ep_plan *plan;
+    ep_binding_state state;
+    int entry;
+    ep_choice *choice;
+    int64_t used;
+} ep_binding;
+
+typedef struct ep_entry {
+    uint64_t key;
+    ep_fact *facts;   /* of the call that made it */
+    char *reasons;    /* fusion decisions, a line each */
+    char failed[256]; /* the guard whose failure made it; "" for the first */
+    int kernels;
+} ep_entry;
+
+typedef struct ep_memo {
+    ep_binding *bindings[EP_MEMO_BINDINGS];
+    uint64_t hashes[EP_MEMO_BINDINGS];
+    int count;
+    int64_t tick;
+    ep_entry *entries;
+    size_t entry_count, entry_cap;
+    ep_choice **choices;
+    size_t choice_count, choice_cap;
+} ep_memo;
+
+ep_binding *ep_memo_find(ep_memo *m, int input_count, const ep_tensor *const *inputs, uint64_t hash);
+/* Takes the binding; may end the one used longest ago. */
+void ep_memo_add(ep_memo *m, ep_binding *b, uint64_t hash);
+/* The entry of this key, or a new one (*fresh) made of the binding's facts; -1 when memory is out. The failed guard is
+ * told from the entry whose facts differ least. */
+int ep_memo_entry(ep_memo *m, uint64_t key, const ep_binding *b, int input_count, bool fixed, bool *fresh);
+/* The choice of an entry for inputs of this many elements (by powers of two). */
+ep_choice *ep_memo_choice(ep_memo *m, int entry, int64_t elements);
+void ep_binding_destroy(ep_binding *b);
+void ep_memo_clear(ep_memo *m);
+
+#endif

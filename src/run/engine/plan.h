@@ -1,0 +1,35 @@
+/* A flat list of launches for one set of input sizes. Everything that can be known before the call is in the steps;
+ * a call fills in addresses and launches. */
+#ifndef EP_RUN_PLAN_H
+#define EP_RUN_PLAN_H
+
+#include "capture.h"
+#include "context.h"
+#include "run/codegen/loop.h"
+
+enum { EP_PLAN_INPUTS = 64, EP_PLAN_OUTPUTS = 64 };
+
+/* A generated kernel as a plan needs it. Exactly one of function and loop is used: loop is run step by step by the plain
+ * reference (tests). */
+typedef struct ep_plan_kernel {
+    void *function;
+    const char *name; /* outlives the plan */
+    ep_loop loop;     /* with the sizes and strides of this plan */
+    int32_t group;
+} ep_plan_kernel;
+
+typedef struct ep_plan ep_plan;
+
+/* `c`: the graph after all passes, its constants retained by the caller for the plan's life. `kernels`: one for each
+ * group. `interpret`: run the loops, not the functions. */
+ep_status ep_plan_build(ep_context *ctx, const ep_captured *c, const ep_plan_kernel *kernels, size_t kernel_count,
+                        bool interpret, ep_plan **out);
+void ep_plan_destroy(ep_plan *p);
+int64_t ep_plan_workspace(const ep_plan *p); /* bytes it needs */
+/* Allocates the outputs, launches all steps. `workspace` holds at least ep_plan_workspace bytes. */
+ep_status ep_plan_run(const ep_plan *p, ep_context *ctx, const ep_tensor *const *inputs, char *workspace,
+                      ep_tensor **outputs);
+/* Launches a call makes, and those of them that run generated code. */
+int ep_plan_launches(const ep_plan *p, int *generated);
+
+#endif
