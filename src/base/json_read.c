@@ -118,10 +118,7 @@ static ep_status read_string(ep_json_in *j, ep_json_token *out) {
     j->at++;
     while (!ep_string_find_end(&scan, j->at, (size_t)(j->end - j->at))) {
         if (ep_json_more(j)) continue;
-        if (scan.fallback) {
-            scan.length = scan.fallback;
-            break;
-        }
+        if (scan.length) break; /* it ends with the input, but nothing follows that would tell so */
         return ep_fail_at(j->err, EP_ERROR_TRUNCATED, out->offset, "the text ends in a string that began here");
     }
     out->text = j->at;

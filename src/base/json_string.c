@@ -19,6 +19,11 @@ bool ep_string_find_end(ep_string_scan *scan, const char *s, size_t n) {
         if (p == end) return false;
         if (*p == '"') {
             scan->length = (size_t)(p - s);
+            if (!scan->fallback) return true;
+            /* What follows tells whether this quote or the escaped one before it is the end. */
+            const char *next = ep_json_skip_space(p + 1, end);
+            if (next == end) return false;
+            if (!looks_like_end(*next)) scan->length = scan->fallback;
             return true;
         }
         scan->special = true;
@@ -97,8 +102,23 @@ static size_t decode_escape(const char *s, size_t n, ep_text *out) {
     return 0;
 }
 
+/* A string with one backslash that escapes nothing was written by something that escapes none: C:\Users\new. There every
+ * backslash stands for itself; only a quote's is one that the text needed. */
+static bool is_unescaped(const char *s, size_t n) {
+    ep_text ignored = {0};
+    bool found = false;
+    for (const char *p = s, *end = s + n; !found && (p = memchr(p, '\\', (size_t)(end - p)));) {
+        size_t used = decode_escape(p, (size_t)(end - p), &ignored);
+        found = used == 0;
+        p += used;
+    }
+    ep_text_free(&ignored);
+    return found;
+}
+
 bool ep_string_decode_into(ep_string_decode *d, const char *s, size_t n, ep_text *out) {
     const char *p = s, *end = s + n;
+    bool unescaped = d->tolerant && is_unescaped(s, n);
     while (p < end) {
         const char *from = p;
         p = ep_json_scan(p, end);
@@ -107,7 +127,8 @@ bool ep_string_decode_into(ep_string_decode *d, const char *s, size_t n, ep_text
         const char *kind;
         size_t used;
         if (*p == '\\') {
-            used = decode_escape(p, (size_t)(end - p), out);
+            bool literal = unescaped && !(end - p >= 2 && p[1] == '"');
+            used = literal ? 0 : decode_escape(p, (size_t)(end - p), out);
             kind = "backslash";
         } else if ((unsigned char)*p >= 0x80) {
             used = ep_utf8_length(p, (size_t)(end - p));

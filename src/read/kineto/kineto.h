@@ -90,6 +90,7 @@ typedef struct kineto_cut {
 
 /* What was seen lately: texts, lanes and infos come again and again, and finding one here is cheaper than in the trace's
  * own tables. An entry is only a guess and is compared in full. */
+enum { PENDING_MAX = 64 };
 enum { CACHE_TEXTS = 4096, CACHE_LANES = 64, CACHE_INFOS = 1024 };
 typedef struct kineto_cache {
     uint32_t text[CACHE_TEXTS], lane[CACHE_LANES], info[CACHE_INFOS];
@@ -112,6 +113,15 @@ typedef struct kineto_reader {
     uint32_t *open_head, *open_next; /* B events waiting for their E: by lane; by entry */
     uint32_t *open_row;
     size_t open_head_cap, open_row_cap, open_next_cap, open_count;
+    int64_t *open_offset;
+    size_t open_offset_cap;
+    /* Mends inside the event in hand: counted when it is whole, forgotten when it turns out to be broken. */
+    bool in_event;
+    int pending_count;
+    struct {
+        const char *kind;
+        int64_t offset;
+    } pending[PENDING_MAX];
     int64_t events;                          /* read so far, kept or not */
     bool saw_events, saw_schema, saw_kineto; /* traceEvents; keys only Kineto writes; an event of a known kind */
     ep_text schema;
@@ -137,6 +147,8 @@ ep_status kineto_store_finish(kineto_reader *r);
 
 /* repair.c */
 void kineto_mend(void *reader, const char *kind, int64_t offset);
+void kineto_mends_begin(kineto_reader *r);
+void kineto_mends_end(kineto_reader *r, bool whole);
 /* After a member of the event array could not be read: goes on at the next one. False: there is none. */
 bool kineto_resync(kineto_reader *r, int depth);
 /* Likewise for damage before the events: sets the parser behind "traceEvents": */
@@ -147,7 +159,7 @@ ep_status kineto_top_key(kineto_reader *r, slice key);
 ep_status kineto_top_finish(kineto_reader *r);
 
 /* sniff.c: says what a file is that is no trace; EP_OK if it may be one. */
-ep_status kineto_sniff(const char *data, size_t size, ep_error *err);
+ep_status kineto_sniff(const char *data, size_t size, ep_error *err); /* `data`: behind a byte order mark */
 ep_status kineto_no_events(const kineto_reader *r);
 
 /* cut.c */

@@ -141,8 +141,10 @@ static bool open_begin(kineto_reader *r, uint32_t row, uint32_t lane) {
     if (!ep_grow(&r->open_head, &r->open_head_cap, lane + 1, sizeof *r->open_head)) return false;
     if (r->open_head_cap > old) memset(r->open_head + old, 0, (r->open_head_cap - old) * sizeof *r->open_head);
     if (!ep_grow(&r->open_row, &r->open_row_cap, r->open_count + 1, sizeof *r->open_row) ||
-        !ep_grow(&r->open_next, &r->open_next_cap, r->open_count + 1, sizeof *r->open_next))
+        !ep_grow(&r->open_next, &r->open_next_cap, r->open_count + 1, sizeof *r->open_next) ||
+        !ep_grow(&r->open_offset, &r->open_offset_cap, r->open_count + 1, sizeof *r->open_offset))
         return false;
+    r->open_offset[r->open_count] = r->raw.offset;
     r->open_row[r->open_count] = row;
     r->open_next[r->open_count] = r->open_head[lane];
     r->open_head[lane] = (uint32_t)++r->open_count;
@@ -280,7 +282,7 @@ ep_status kineto_store_finish(kineto_reader *r) {
     ep_trace *t = r->trace;
     for (size_t lane = 0; lane < r->open_head_cap; lane++)
         for (uint32_t e = r->open_head[lane]; e; e = r->open_next[e - 1])
-            if (!ep_trace_repair(t, "unpaired_begin", -1)) return no_memory(r);
+            if (!ep_trace_repair(t, "unpaired_begin", r->open_offset[e - 1])) return no_memory(r);
     if (spread_names(t) != EP_OK) return no_memory(r);
     int64_t first = first_start(t);
     for (size_t i = 0; i < t->count; i++)

@@ -59,8 +59,9 @@ static bool only_blanks_left(const ep_json_in *j) {
 /* A member of the array could not be read: goes on at the next one, or ends where there is none. */
 static ep_status recover(kineto_reader *r, int depth, ep_status status, bool *done) {
     ep_json_in *j = &r->json;
-    int64_t at = j->base + (j->mark - j->window);
-    bool lost = !only_blanks_left(j), more = kineto_resync(r, depth);
+    bool lost = !only_blanks_left(j);
+    int64_t at = j->base + ((lost ? j->mark : j->end) - j->window);
+    bool more = kineto_resync(r, depth);
     if (lost && !r->cut.looking) r->trace->skipped++;
     *done = !more;
     if (more || status != EP_ERROR_TRUNCATED) EP_TRY(repair(r, "broken_event", at));
@@ -75,8 +76,11 @@ static ep_status tolerant_event(kineto_reader *r, int depth, bool *stored, bool 
     ep_json_set_mark(j);
     ep_status status = ep_json_next(j, &t);
     if (status == EP_OK && t.type != EP_JSON_ARRAY_END) {
+        if (t.type == EP_JSON_OBJECT) j->mark = j->at - 1; /* what stands before the event is no part of it */
         r->raw.offset = t.offset;
+        kineto_mends_begin(r);
         status = t.type == EP_JSON_OBJECT ? kineto_slow_event(r) : ep_json_skip_rest(j, &t);
+        kineto_mends_end(r, status == EP_OK);
     }
     if (status == EP_ERROR_PARSE || status == EP_ERROR_TRUNCATED || status == EP_ERROR_OVERFLOW)
         return recover(r, depth, status, done);
@@ -172,10 +176,9 @@ static ep_status begin_pass(kineto_reader *r) {
         return ep_fail_at(r->err, EP_ERROR_TRUNCATED, 0,
                           s.cut || s.damaged ? "the gzip data is damaged from its start"
                                              : "the gzip file holds nothing");
-    EP_TRY(kineto_sniff(r->json.at, (size_t)(r->json.end - r->json.at), r->err));
     /* A byte order mark is no part of the text. */
     if (r->json.end - r->json.at >= 3 && memcmp(r->json.at, "\xef\xbb\xbf", 3) == 0) r->json.at += 3;
-    return EP_OK;
+    return kineto_sniff(r->json.at, (size_t)(r->json.end - r->json.at), r->err);
 }
 
 static ep_status finish(kineto_reader *r) {
@@ -184,6 +187,9 @@ static ep_status finish(kineto_reader *r) {
     EP_TRY(kineto_top_finish(r));
     if (r->events == 0 && !r->trace->complete)
         return ep_fail_at(r->err, EP_ERROR_TRUNCATED, ep_json_offset(&r->json), "the text ends before its first event");
+    if (r->events == 0 && r->trace->skipped)
+        return ep_fail(r->err, EP_ERROR_FORMAT, "none of the %lld members of the list is an event of a trace",
+                       (long long)r->trace->skipped);
     if (r->events && !r->saw_kineto && !r->saw_schema && !r->trace->is_ours)
         return ep_fail(r->err, EP_ERROR_FORMAT,
                        "this is a trace for Chrome's viewer, but none of its %lld events is one that torch.profiler "
@@ -219,6 +225,7 @@ static void free_reader(kineto_reader *r) {
     free(r->open_head);
     free(r->open_next);
     free(r->open_row);
+    free(r->open_offset);
     kineto_cut_free(&r->cut);
     free(r);
 }

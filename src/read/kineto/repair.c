@@ -4,9 +4,28 @@
 #include "base/json_scan.h"
 #include "kineto.h"
 
+static void count(kineto_reader *r, const char *kind, int64_t offset) {
+    if (!r->cut.looking) ep_trace_repair(r->trace, kind, offset); /* out of memory shows at the next string */
+}
+
 void kineto_mend(void *reader, const char *kind, int64_t offset) {
     kineto_reader *r = reader;
-    if (!r->cut.looking) ep_trace_repair(r->trace, kind, offset); /* out of memory shows at the next string */
+    if (!r->in_event || r->pending_count == PENDING_MAX) {
+        count(r, kind, offset);
+        return;
+    }
+    r->pending[r->pending_count].kind = kind;
+    r->pending[r->pending_count++].offset = offset;
+}
+
+void kineto_mends_begin(kineto_reader *r) {
+    r->in_event = true;
+    r->pending_count = 0;
+}
+
+void kineto_mends_end(kineto_reader *r, bool whole) {
+    r->in_event = false;
+    for (int i = 0; whole && i < r->pending_count; i++) count(r, r->pending[i].kind, r->pending[i].offset);
 }
 
 /* The next byte that is `c`, at or behind `at`, which moves there; false at the end of the input. */
@@ -78,7 +97,7 @@ static bool seek_bracket(ep_json_in *j) {
 bool kineto_resync(kineto_reader *r, int depth) {
     ep_json_in *j = &r->json;
     if (j->mark) j->at = j->mark;
-    j->at++; /* not the same place again */
+    if (j->at < j->end) j->at++; /* not the same place again */
     for (;;) {
         /* A little of what was passed stays in the window, so that the byte before a bracket can be looked at. */
         const char *from = j->at - j->window > 256 ? j->at - 256 : j->window;

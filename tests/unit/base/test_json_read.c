@@ -79,6 +79,7 @@ static const struct {
      "\"a\\u0001b\\nc\xef\xbf\xbd\" control_byte@2 control_byte@4 invalid_utf8@6"},
     {true, "\"C:\\Users\\q\"", "\"C:\\\\Users\\\\q\" backslash@3 backslash@9"},
     {true, "[\"D:\\dir\\\",\n\"x\"]", "[\"D:\\\\dir\\\\\", \"x\"] backslash@4 backslash@8"},
+    {true, "\"D:\\new\\q\\\"x\"", "\"D:\\\\new\\\\q\\\"x\" backslash@3 backslash@7"},
     {true, "[\"say \\\"hi\\\", then\"]", "[\"say \\\"hi\\\", then\"]"},
     {true, "{\"a\":}", "parse at 5"},
     {true, "{\"a\":tru", "truncated at 5"},
