@@ -1,0 +1,265 @@
+/* Ops in time order at one level of nesting: the dispatch of a trace as text, without the redispatch inside each op. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/json_write.h"
+#include "base/sort.h"
+#include "facts.h"
+#include "result.h"
+
+typedef struct lister {
+    const ep_trace *t;
+    ep_facts *f;
+    const ep_list_options *o;
+    uint32_t *place; /* by row: where it stands in links->order */
+    uint32_t *up;    /* by row: the op around it, or EP_NO_INDEX */
+    uint16_t *depth; /* ops around the row */
+    uint8_t *outer;  /* there are ops in it */
+    uint32_t *rows;  /* what is listed, in time order */
+    size_t count, cap;
+    ep_text text;
+    ep_json_out json;
+    uint32_t threads[16]; /* lanes in the order they come up */
+    int thread_count;
+} lister;
+
+static const char *name_of(const lister *l, uint32_t row) {
+    return ep_trace_text(l->t, l->t->name[row]);
+}
+
+static bool by_time(const void *user, uint32_t a, uint32_t b) {
+    const lister *l = user;
+    if (l->t->ts[a] != l->t->ts[b]) return l->t->ts[a] < l->t->ts[b];
+    return l->place[a] < l->place[b];
+}
+
+/* Parents stand before their children in links->order, so one walk gives every depth. */
+static void find_depths(lister *l) {
+    const ep_links *links = l->f->links;
+    for (size_t k = 0; k < links->order_count; k++) {
+        uint32_t row = links->order[k], parent = links->parent[row];
+        l->place[row] = (uint32_t)k;
+        l->up[row] = EP_NO_INDEX;
+        if (parent == EP_NO_INDEX) continue;
+        bool op = l->t->kind[parent] == EP_EVENT_OP;
+        l->up[row] = op ? parent : l->up[parent];
+        l->depth[row] = (uint16_t)(l->depth[parent] + (op && l->depth[parent] < UINT16_MAX));
+        if (l->t->kind[row] == EP_EVENT_OP && l->up[row] != EP_NO_INDEX) l->outer[l->up[row]] = 1;
+    }
+}
+
+static bool in_region(const lister *l, uint32_t row) {
+    if (!l->o->region) return true;
+    const ep_trace *t = l->t;
+    for (size_t r = 0; r < l->f->region_count; r++) {
+        const ep_region_fact *region = &l->f->regions[r];
+        if (!ep_glob(l->o->region, region->name)) continue;
+        for (uint32_t i = region->first; i < region->first + region->count; i++) {
+            uint32_t event = l->f->instances[i].event;
+            if (t->lanes[t->lane[event]].pid == t->lanes[t->lane[row]].pid && t->ts[row] >= t->ts[event] &&
+                t->ts[row] < t->ts[event] + t->dur[event] && row != event)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The ops of the level, and those above it that hold no op: together they cover everything once. */
+static bool choose(lister *l) {
+    for (size_t k = 0; k < l->f->links->order_count; k++) {
+        uint32_t row = l->f->links->order[k];
+        if (l->t->kind[row] != EP_EVENT_OP || l->depth[row] > l->o->level) continue;
+        if ((l->depth[row] < l->o->level && l->outer[row]) || !in_region(l, row)) continue;
+        if (!ep_grow(&l->rows, &l->cap, l->count + 1, sizeof *l->rows)) return false;
+        l->rows[l->count++] = row;
+    }
+    return ep_sort_rows(l->rows, l->count, by_time, l);
+}
+
+static int thread_of(lister *l, uint32_t row) {
+    int i = 0;
+    while (i < l->thread_count && l->threads[i] != l->t->lane[row]) i++;
+    if (i < l->thread_count || i == 16) return i;
+    l->threads[l->thread_count++] = l->t->lane[row];
+    return i;
+}
+
+/* Calls `each` for the device work launched on the op's thread while it ran, in the order of the launches. A call that
+ * starts with the op may stand before it in the order, if it lasts longer. */
+static void each_work(lister *l, uint32_t op, void (*each)(lister *l, uint32_t work, int64_t *sum), int64_t *sum) {
+    const ep_trace *t = l->t;
+    const ep_links *links = l->f->links;
+    int64_t end = t->ts[op] + t->dur[op];
+    size_t k = l->place[op];
+    while (k > 0 && t->lane[links->order[k - 1]] == t->lane[op] && t->ts[links->order[k - 1]] == t->ts[op]) k--;
+    for (; k < links->order_count; k++) {
+        uint32_t call = links->order[k];
+        if (t->lane[call] != t->lane[op] || t->ts[call] >= end) return;
+        for (uint32_t w = 0; w < links->work_count[call]; w++)
+            each(l, links->work_list[links->first_work[call] + w], sum);
+    }
+}
+
+static void add_device_time(lister *l, uint32_t work, int64_t *sum) {
+    *sum += l->t->dur[work];
+}
+
+static bool inside_character(char c) {
+    return ((unsigned char)c & 0xc0) == 0x80;
+}
+
+/* A name that fits into `room` columns; the middle goes, for names differ at their ends. */
+static void add_name(lister *l, const char *name, size_t room) {
+    size_t n = strlen(name);
+    if (n <= room) {
+        ep_text_addn(&l->text, name, n);
+    } else {
+        size_t head = (room - 3) / 2, tail = n - (room - 3 - head);
+        while (head && inside_character(name[head])) head--;
+        while (tail < n && inside_character(name[tail])) tail++;
+        ep_text_addn(&l->text, name, head);
+        ep_text_add(&l->text, "...");
+        ep_text_add(&l->text, name + tail);
+    }
+    ep_text_char(&l->text, '\n');
+}
+
+static size_t width_of(const lister *l) {
+    return l->o->width >= 60 ? (size_t)l->o->width : 80;
+}
+
+static void write_work(lister *l, uint32_t work, int64_t *sum) {
+    (void)sum;
+    const ep_trace *t = l->t;
+    const ep_lane *lane = &t->lanes[t->lane[work]];
+    ep_text_printf(&l->text, "%12.3f %10s %7s %10.3f    ", (double)(t->ts[work] - l->f->span_start_ns) / 1e3, "", "",
+                   (double)t->dur[work] / 1e3);
+    add_name(l, name_of(l, work), width_of(l) - 46);
+    ep_json_object(&l->json);
+    ep_json_key(&l->json, "name");
+    ep_json_str(&l->json, name_of(l, work));
+    ep_json_key(&l->json, "start_us");
+    ep_json_us(&l->json, t->ts[work] - l->f->span_start_ns);
+    ep_json_key(&l->json, "us");
+    ep_json_us(&l->json, t->dur[work]);
+    ep_json_key(&l->json, "device");
+    ep_json_int(&l->json, lane->device);
+    ep_json_key(&l->json, "stream");
+    ep_json_int(&l->json, lane->stream);
+    ep_json_end(&l->json);
+}
+
+static void write_op(lister *l, uint32_t row) {
+    const ep_trace *t = l->t;
+    int64_t device = 0;
+    each_work(l, row, add_device_time, &device);
+    int64_t start = t->ts[row] - l->f->span_start_ns;
+    bool known = l->f->health.device_recorded;
+    ep_text_printf(&l->text, "%12.3f %10.3f ", (double)start / 1e3, (double)t->dur[row] / 1e3);
+    if (known)
+        ep_text_printf(&l->text, "%7u %10.3f  ", l->f->op_kernels[row], (double)device / 1e3);
+    else
+        ep_text_printf(&l->text, "%7s %10s  ", "-", "-");
+    add_name(l, name_of(l, row), width_of(l) - 44);
+    const ep_lane *lane = &t->lanes[t->lane[row]];
+    ep_json_out *j = &l->json;
+    ep_json_object(j);
+    ep_json_key(j, "name");
+    ep_json_str(j, name_of(l, row));
+    ep_json_key(j, "start_us");
+    ep_json_us(j, start);
+    ep_json_key(j, "us");
+    ep_json_us(j, t->dur[row]);
+    ep_json_key(j, "level");
+    ep_json_int(j, l->depth[row]);
+    ep_json_key(j, "pid");
+    ep_json_str(j, ep_trace_text(t, lane->pid));
+    ep_json_key(j, "tid");
+    ep_json_str(j, ep_trace_text(t, lane->tid));
+    ep_json_key(j, "kernels");
+    known ? ep_json_int(j, l->f->op_kernels[row]) : ep_json_null(j);
+    ep_json_key(j, "device_us");
+    known ? ep_json_us(j, device) : ep_json_null(j);
+    if (l->o->kernels) {
+        ep_json_key(j, "work");
+        ep_json_array(j);
+        each_work(l, row, write_work, NULL);
+        ep_json_end(j);
+    }
+    ep_json_end(j);
+}
+
+static void write_thread(lister *l, uint32_t row) {
+    const ep_lane *lane = &l->t->lanes[l->t->lane[row]];
+    const char *name = ep_trace_text(l->t, lane->name);
+    ep_text_printf(&l->text, "thread %s", ep_trace_text(l->t, lane->tid));
+    if (*name) ep_text_printf(&l->text, " (%.40s)", name);
+    ep_text_char(&l->text, '\n');
+}
+
+static void write_all(lister *l) {
+    ep_json_out *j = &l->json;
+    ep_json_object(j);
+    ep_json_key(j, "file");
+    ep_json_str(j, ep_trace_text(l->t, l->t->file_name));
+    ep_json_key(j, "level");
+    ep_json_int(j, l->o->level);
+    ep_json_key(j, "region");
+    ep_json_str(j, l->o->region);
+    ep_json_key(j, "ops");
+    ep_json_array(j);
+    for (size_t k = 0; k < l->count; k++) thread_of(l, l->rows[k]);
+    ep_text_printf(&l->text, "%12s %10s %7s %10s  %s\n", "start us", "host us", "kernels", "device us", "op");
+    uint32_t lane = EP_NO_INDEX;
+    for (size_t k = 0; k < l->count; k++) {
+        /* In time order over all threads: a line says where the thread changes. */
+        if (l->thread_count > 1 && l->t->lane[l->rows[k]] != lane) write_thread(l, l->rows[k]);
+        lane = l->t->lane[l->rows[k]];
+        write_op(l, l->rows[k]);
+    }
+    ep_json_end(j);
+    ep_json_end(j);
+    if (!l->count)
+        ep_text_printf(&l->text, "no op %s\n", l->o->region ? "starts in such a region" : "is in this trace");
+    if (!l->f->health.device_recorded) ep_text_add(&l->text, "no device work was recorded: kernels are not known\n");
+    if (!l->t->complete) ep_text_add(&l->text, "the file is cut off: the list is partial\n");
+}
+
+ep_status ep_list(const ep_trace *trace, const ep_list_options *options, ep_error *err, ep_report **out) {
+    static const ep_list_options plain = {0};
+    if (!trace || !out) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "trace and result must not be NULL");
+    lister l = {.t = trace, .o = options ? options : &plain};
+    if (l.o->level < 0) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "a level is 0 or more, not %d", l.o->level);
+    EP_TRY(ep_facts_create(trace, err, &l.f));
+    l.place = calloc(trace->count + 1, sizeof *l.place);
+    l.up = calloc(trace->count + 1, sizeof *l.up);
+    l.depth = calloc(trace->count + 1, sizeof *l.depth);
+    l.outer = calloc(trace->count + 1, 1);
+    ep_report *report = calloc(1, sizeof *report);
+    bool ok = l.place && l.up && l.depth && l.outer && report;
+    if (ok) {
+        find_depths(&l);
+        ok = choose(&l);
+    }
+    if (ok) {
+        write_all(&l);
+        report->text = ep_text_take(&l.text);
+        report->json = ep_json_take(&l.json);
+        ok = report->text && report->json;
+    }
+    ep_text_free(&l.text);
+    ep_json_free(&l.json);
+    ep_facts_destroy(l.f);
+    free(l.place);
+    free(l.up);
+    free(l.depth);
+    free(l.outer);
+    free(l.rows);
+    if (!ok) {
+        ep_report_destroy(report);
+        return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for a list of %zu events", trace->count);
+    }
+    *out = report;
+    return EP_OK;
+}
