@@ -23,12 +23,15 @@ static inline void gen_add(gen_trace *g, int written) {
 
 static inline void gen_head(gen_trace *g) {
     g->ts = 5141717126117777;
-    gen_add(g, fprintf(g->out,
-                       "\n  {\n    \"schemaVersion\": 1,\n    \"deviceProperties\": [\n    {\n      \"id\": 0, \"name\": \"NVIDIA "
-                       "H200\", \"totalGlobalMem\": 150109880320,\n      \"computeMajor\": 9, \"computeMinor\": 0,\n      "
-                       "\"maxThreadsPerBlock\": 1024, \"warpSize\": 32, \"numSms\": 132\n    }\n    ],\n  "
-                       "\"displayTimeUnit\": \"ms\",\n  \"baseTimeNanoseconds\": 1790857026000000000,\n  "
-                       "\"traceEvents\": ["));
+    gen_add(
+        g,
+        fprintf(
+            g->out,
+            "\n  {\n    \"schemaVersion\": 1,\n    \"deviceProperties\": [\n    {\n      \"id\": 0, \"name\": \"NVIDIA "
+            "H200\", \"totalGlobalMem\": 150109880320,\n      \"computeMajor\": 9, \"computeMinor\": 0,\n      "
+            "\"maxThreadsPerBlock\": 1024, \"warpSize\": 32, \"numSms\": 132\n    }\n    ],\n  "
+            "\"displayTimeUnit\": \"ms\",\n  \"baseTimeNanoseconds\": 1790857026000000000,\n  "
+            "\"traceEvents\": ["));
 }
 
 static inline void gen_span(gen_trace *g, const char *cat, const char *name, int64_t at, int64_t dur, const char *where,
@@ -44,8 +47,8 @@ static inline void gen_span(gen_trace *g, const char *cat, const char *name, int
 static inline void gen_op(gen_trace *g, const char *name, int64_t at, int64_t dur, const char *shapes) {
     char args[1024];
     int64_t id = g->id++;
-    snprintf(args, sizeof args, "\"External id\": %" PRId64 ",\"Record function id\": 0%s, \"Ev Idx\": %" PRId64, id, shapes,
-             id - 1);
+    snprintf(args, sizeof args, "\"External id\": %" PRId64 ",\"Record function id\": 0%s, \"Ev Idx\": %" PRId64, id,
+             shapes, id - 1);
     gen_span(g, *shapes ? "cpu_op" : "user_annotation", name, at, dur, "\"pid\": 412, \"tid\": 412", args);
 }
 
@@ -58,8 +61,8 @@ static inline void gen_flow(gen_trace *g, char phase, const char *where, int64_t
     g->events++;
 }
 
-static inline void gen_launch(gen_trace *g, const char *cat, const char *call, const char *kernel, int64_t at, int64_t dur,
-                              bool flows) {
+static inline void gen_launch(gen_trace *g, const char *cat, const char *call, const char *kernel, int64_t at,
+                              int64_t dur, bool flows) {
     static const char host[] = "\"pid\": 412, \"tid\": 412", device[] = "\"pid\": 0, \"tid\": 7";
     char args[1024];
     g->correlation++;
@@ -67,13 +70,14 @@ static inline void gen_launch(gen_trace *g, const char *cat, const char *call, c
              g->correlation);
     gen_span(g, cat, call, at, 5600, host, args);
     if (flows) gen_flow(g, 's', host, at);
-    snprintf(args, sizeof args,
-             "\"External id\": %" PRId64
-             ", \"queued\": 0, \"device\": 0, \"context\": 1,\n      \"stream\": 7, \"correlation\": %" PRId64
-             ",\n      \"registers per thread\": 168,\n      \"shared memory\": 213248,\n      \"blocks per SM\": "
-             "1.000000,\n      \"warps per SM\": 12.000000,\n      \"grid\": [132, 1, 1],\n      \"block\": [384, 1, 1],\n  "
-             "    \"est. achieved occupancy %%\": 19",
-             g->id - 1, g->correlation);
+    snprintf(
+        args, sizeof args,
+        "\"External id\": %" PRId64
+        ", \"queued\": 0, \"device\": 0, \"context\": 1,\n      \"stream\": 7, \"correlation\": %" PRId64
+        ",\n      \"registers per thread\": 168,\n      \"shared memory\": 213248,\n      \"blocks per SM\": "
+        "1.000000,\n      \"warps per SM\": 12.000000,\n      \"grid\": [132, 1, 1],\n      \"block\": [384, 1, 1],\n  "
+        "    \"est. achieved occupancy %%\": 19",
+        g->id - 1, g->correlation);
     gen_span(g, "kernel", kernel, at + 14000, dur, device, args);
     if (flows) gen_flow(g, 'f', device, at + 14000);
 }
@@ -87,10 +91,13 @@ static inline void gen_step(gen_trace *g) {
     char name[40];
     snprintf(name, sizeof name, "ProfilerStep#%" PRId64, g->step++);
     gen_op(g, name, 0, 440000, "");
-    gen_op(g, "mlp_fwd", 10000, 420000, "");
+    gen_op(g, "aten::to", 10000, 4000,
+           GEN_SHAPES("[64, 128, 768], [], [], [], []", "[98304, 768, 1], [], [], [], []",
+                      GEN_BF16 ", \"Scalar\", \"Scalar\", \"Scalar\", \"\"",
+                      "\"\", \"15\", \"False\", \"False\", \"\""));
     gen_op(g, "aten::linear", 20000, 200000,
-           GEN_SHAPES("[64, 128, 768], [3072, 768], []", "[98304, 768, 1], [768, 1], []", GEN_BF16 ", " GEN_BF16 ", \"\"",
-                      "\"\", \"\", \"\""));
+           GEN_SHAPES("[64, 128, 768], [3072, 768], []", "[98304, 768, 1], [768, 1], []",
+                      GEN_BF16 ", " GEN_BF16 ", \"\"", "\"\", \"\", \"\""));
     gen_op(g, "aten::t", 27000, 41554, GEN_SHAPES("[3072, 768]", "[768, 1]", GEN_BF16, "\"\""));
     gen_op(g, "aten::transpose", 40000, 22710,
            GEN_SHAPES("[3072, 768], [], []", "[768, 1], [], []", GEN_BF16 ", \"Scalar\", \"Scalar\"",
@@ -98,30 +105,33 @@ static inline void gen_step(gen_trace *g) {
     gen_op(g, "aten::as_strided", 54000, 6080,
            GEN_SHAPES("[3072, 768], [], [], []", "[768, 1], [], [], []",
                       GEN_BF16 ", \"ScalarList\", \"ScalarList\", \"\"", "\"\", \"[768, 3072]\", \"[1, 768]\", \"\""));
-    gen_op(g, "aten::matmul", 72000, 140000,
-           GEN_SHAPES("[64, 128, 768], [768, 3072]", "[98304, 768, 1], [1, 768]", GEN_BF16 ", " GEN_BF16,
-                      "\"\", \"\""));
+    gen_op(
+        g, "aten::matmul", 72000, 140000,
+        GEN_SHAPES("[64, 128, 768], [768, 3072]", "[98304, 768, 1], [1, 768]", GEN_BF16 ", " GEN_BF16, "\"\", \"\""));
     gen_op(g, "aten::mm", 90000, 120000,
            GEN_SHAPES("[8192, 768], [768, 3072]", "[768, 1], [1, 768]", GEN_BF16 ", " GEN_BF16, "\"\", \"\""));
-    gen_launch(g, "cuda_driver", "cuLaunchKernelEx", "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT", 150000, 55712, true);
+    gen_launch(g, "cuda_driver", "cuLaunchKernelEx", "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT", 150000, 55712,
+               true);
     gen_op(g, "aten::gelu", 240000, 60000,
            GEN_SHAPES("[64, 128, 3072], []", "[393216, 3072, 1], []", GEN_BF16 ", \"\"", "\"\", \"tanh\""));
-    gen_launch(g, "cuda_runtime", "cudaLaunchKernel",
-               "void at::native::vectorized_elementwise_kernel<8, "
-               "at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType)::{lambda()#1}::operator()() "
-               "const::{lambda()#3}::operator()() const::{lambda(c10::BFloat16)#1}, std::array<char*, 2ul> >(int, "
-               "at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType)::{lambda()#1}::operator()() "
-               "const::{lambda()#3}::operator()() const::{lambda(c10::BFloat16)#1}, std::array<char*, 2ul>)",
-               260000, 32352, false);
+    gen_launch(
+        g, "cuda_runtime", "cudaLaunchKernel",
+        "void at::native::vectorized_elementwise_kernel<8, "
+        "at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType)::{lambda()#1}::operator()() "
+        "const::{lambda()#3}::operator()() const::{lambda(c10::BFloat16)#1}, std::array<char*, 2ul> >(int, "
+        "at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType)::{lambda()#1}::operator()() "
+        "const::{lambda()#3}::operator()() const::{lambda(c10::BFloat16)#1}, std::array<char*, 2ul>)",
+        260000, 32352, false);
     gen_op(g, "aten::mul", 320000, 60000,
            GEN_SHAPES("[64, 128, 3072], [64, 128, 3072]", "[393216, 3072, 1], [393216, 3072, 1]",
                       GEN_BF16 ", " GEN_BF16, "\"\", \"\""));
-    gen_launch(g, "cuda_runtime", "cudaLaunchKernel",
-               "void at::native::vectorized_elementwise_kernel<8, at::native::BinaryFunctor<c10::BFloat16, c10::BFloat16, "
-               "c10::BFloat16, at::native::binary_internal::MulFunctor<float> >, std::array<char*, 3ul> >(int, "
-               "at::native::BinaryFunctor<c10::BFloat16, c10::BFloat16, c10::BFloat16, "
-               "at::native::binary_internal::MulFunctor<float> >, std::array<char*, 3ul>)",
-               340000, 36288, true);
+    gen_launch(
+        g, "cuda_runtime", "cudaLaunchKernel",
+        "void at::native::vectorized_elementwise_kernel<8, at::native::BinaryFunctor<c10::BFloat16, c10::BFloat16, "
+        "c10::BFloat16, at::native::binary_internal::MulFunctor<float> >, std::array<char*, 3ul> >(int, "
+        "at::native::BinaryFunctor<c10::BFloat16, c10::BFloat16, c10::BFloat16, "
+        "at::native::binary_internal::MulFunctor<float> >, std::array<char*, 3ul>)",
+        340000, 36288, true);
     g->ts += 500001;
 }
 

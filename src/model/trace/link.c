@@ -164,15 +164,27 @@ static ep_status find_launches(const ep_trace *t, ep_links *l, const call_table 
         l->work_list[l->first_work[call]++] = linked[k];
     }
     for (size_t i = 0; i < t->count; i++)
-        if (l->first_work[i] != EP_NO_INDEX) l->first_work[i] -= l->work_count[i];
+        if (t->kind[i] == EP_EVENT_RUNTIME && l->first_work[i] != EP_NO_INDEX) l->first_work[i] -= l->work_count[i];
     status = EP_OK;
 done:
     free(linked);
     return status;
 }
 
+static bool allocate(const ep_trace *t, ep_links *l) {
+    uint32_t **const arrays[] = {&l->parent, &l->launch, &l->owner, &l->work_count};
+    for (size_t k = 0; k < sizeof arrays / sizeof *arrays; k++) {
+        *arrays[k] = ep_malloc_array(t->count, sizeof **arrays[k]);
+        if (!*arrays[k]) return false;
+        fill(*arrays[k], t->count, arrays[k] == &l->work_count ? 0 : EP_NO_INDEX);
+    }
+    l->first_work = l->launch;
+    return true;
+}
+
 static ep_status link_all(const ep_trace *t, ep_links *l, size_t *first, call_table *calls, stack *s) {
-    EP_TRY(make_order(t, l, first));
+    EP_TRY(make_order(t, l, first)); /* first, while its scratch has the room that the links will take */
+    if (!allocate(t, l)) return EP_ERROR_OUT_OF_MEMORY;
     for (size_t k = 0; k < lane_slots(t); k++) {
         const uint32_t *rows = l->order + first[k];
         size_t n = first[k + 1] - first[k];
@@ -193,16 +205,10 @@ ep_status ep_links_create(const ep_trace *t, ep_error *err, ep_links **out) {
     call_table calls = {0};
     stack s = {0};
     ep_status status = EP_ERROR_OUT_OF_MEMORY;
-    if (!l || !first) goto done;
-    l->count = t->count;
-    uint32_t **const arrays[] = {&l->parent, &l->launch, &l->owner, &l->first_work, &l->work_count};
-    for (size_t k = 0; k < sizeof arrays / sizeof *arrays; k++) {
-        *arrays[k] = ep_malloc_array(t->count, sizeof **arrays[k]);
-        if (!*arrays[k]) goto done;
-        fill(*arrays[k], t->count, arrays[k] == &l->work_count ? 0 : EP_NO_INDEX);
+    if (l && first) {
+        l->count = t->count;
+        status = link_all(t, l, first, &calls, &s);
     }
-    status = link_all(t, l, first, &calls, &s);
-done:
     free(first);
     free(calls.slots);
     free(s.rows);
@@ -219,7 +225,6 @@ void ep_links_destroy(ep_links *l) {
     free(l->parent);
     free(l->launch);
     free(l->owner);
-    free(l->first_work);
     free(l->work_count);
     free(l->work_list);
     free(l->order);

@@ -123,14 +123,16 @@ static inline bool ep_event_is_span(const ep_trace *t, size_t i) {
  * EnqueueKernelLaunch in the name; LaunchHostFunc is none.) */
 bool ep_runtime_is_launch(const char *name);
 
-/* link.c: launch <-> device events, parent <-> child, owner ops. Computed once over a finished trace. */
+/* link.c: launch <-> device events, parent <-> child, owner ops. Computed once over a finished trace. A row of another
+ * kind than the one named has nothing to say: `launch` and `first_work` are one array, of which device events use the one
+ * meaning and runtime calls the other. */
 typedef struct ep_links {
     size_t count;         /* events */
     uint32_t *parent;     /* innermost op or region that encloses the event on its lane, or EP_NO_INDEX */
     uint32_t *launch;     /* device event -> its runtime call, or EP_NO_INDEX */
     uint32_t *owner;      /* device event -> owner op; runtime call -> op it runs in; or EP_NO_INDEX */
     uint32_t *first_work; /* runtime call -> first device event in work_list, or EP_NO_INDEX */
-    uint32_t *work_count; /* runtime call -> how many device events it has */
+    uint32_t *work_count; /* runtime call -> how many device events it has; other rows: 0 */
     uint32_t *work_list;  /* device events grouped by runtime call, in start order */
     uint32_t *order;      /* all span events by (lane, ts, longer first, file order) */
     size_t order_count;

@@ -64,7 +64,7 @@ static bool open_one(attribution *a, uint32_t row, size_t calls) {
     }
     ep_op_fact *fact = fact_of(a, t->name[row]);
     if (!fact || !ep_grow(&a->open, &a->open_cap, a->open_count + 1, sizeof *a->open)) return false;
-    launch_sum s = facts_sum_between(a->sums, calls, t->ts[row], end_of(t, row));
+    launch_sum s = facts_sum_between(a->f, a->calls, a->sums, calls, t->ts[row], end_of(t, row));
     a->f->op_kernels[row] = s.kernels;
     fact->count++;
     fact->total_ns += t->dur[row];
@@ -82,7 +82,7 @@ static bool walk_lane(attribution *a, const uint32_t *rows, size_t n) {
         if (!ep_grow(&a->calls, &a->calls_cap, calls + 1, sizeof *a->calls)) return false;
         a->calls[calls++] = rows[k];
     }
-    if (!ep_grow(&a->sums, &a->sums_cap, calls + 1, sizeof *a->sums)) return false;
+    if (!ep_grow(&a->sums, &a->sums_cap, facts_sum_count(calls), sizeof *a->sums)) return false;
     facts_sum_launches(a->f, a->calls, calls, a->sums);
     for (size_t k = 0; k < n; k++)
         if (t->kind[rows[k]] == EP_EVENT_OP && !open_one(a, rows[k], calls)) return false;
@@ -109,8 +109,8 @@ static int by_self(const void *a, const void *b) {
 bool facts_ops(ep_facts *f) {
     const ep_trace *t = f->trace;
     attribution a = {.f = f, .of = calloc(t->strings.count + 1, sizeof(uint32_t))};
-    f->op_kernels = calloc(t->count + 1, sizeof *f->op_kernels);
-    bool ok = a.of && f->op_kernels && walk_lanes(&a);
+    f->op_kernels = f->links->launch; /* of which ops make no other use */
+    bool ok = a.of && walk_lanes(&a);
     for (size_t k = 0; ok && k < f->kernel_count; k++)
         if (f->kernels[k].owner != EP_NO_INDEX) f->ops[a.of[t->name[f->kernels[k].owner]] - 1].self_kernels++;
     if (ok && f->op_count) qsort(f->ops, f->op_count, sizeof *f->ops, by_self);

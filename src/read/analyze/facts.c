@@ -24,32 +24,32 @@ bool facts_impossible(const ep_trace *t, size_t row) {
     return ep_event_is_device_work(t->kind[row]) && t->dur[row] == 0 && t->ts[row] < -day;
 }
 
-void facts_sum_launches(const ep_facts *f, const uint32_t *rows, size_t n, launch_sum *sums) {
+static void add_launch(const ep_facts *f, uint32_t call, launch_sum *s) {
     const ep_trace *t = f->trace;
-    launch_sum s = {0};
-    for (size_t k = 0; k < n; k++) {
-        uint32_t call = rows[k];
-        s.ts = t->ts[call];
-        sums[k] = s;
-        s.launches += ep_runtime_is_launch(ep_trace_text(t, t->name[call]));
-        for (uint32_t w = 0; w < f->links->work_count[call]; w++) {
-            uint32_t row = f->links->work_list[f->links->first_work[call] + w];
-            s.device_ns += t->dur[row];
-            if (t->kind[row] == EP_EVENT_KERNEL) s.kernel_ns += t->dur[row];
-            s.kernels += t->kind[row] == EP_EVENT_KERNEL;
-            s.memcpys += t->kind[row] == EP_EVENT_MEMCPY;
-            s.memsets += t->kind[row] == EP_EVENT_MEMSET;
-        }
+    s->launches += ep_runtime_is_launch(ep_trace_text(t, t->name[call]));
+    for (uint32_t w = 0; w < f->links->work_count[call]; w++) {
+        uint32_t row = f->links->work_list[f->links->first_work[call] + w];
+        s->device_ns += t->dur[row];
+        if (t->kind[row] == EP_EVENT_KERNEL) s->kernel_ns += t->dur[row];
+        s->kernels += t->kind[row] == EP_EVENT_KERNEL;
+        s->memcpys += t->kind[row] == EP_EVENT_MEMCPY;
+        s->memsets += t->kind[row] == EP_EVENT_MEMSET;
     }
-    s.ts = INT64_MAX;
-    sums[n] = s;
 }
 
-static size_t lower_bound(const launch_sum *sums, size_t n, int64_t ts) {
+void facts_sum_launches(const ep_facts *f, const uint32_t *rows, size_t n, launch_sum *sums) {
+    launch_sum s = {0};
+    for (size_t k = 0; k <= n; k++) {
+        if (k % LAUNCH_BLOCK == 0) sums[k / LAUNCH_BLOCK] = s;
+        if (k < n) add_launch(f, rows[k], &s);
+    }
+}
+
+static size_t lower_bound(const ep_trace *t, const uint32_t *rows, size_t n, int64_t ts) {
     size_t lo = 0, hi = n;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
-        if (sums[mid].ts < ts)
+        if (t->ts[rows[mid]] < ts)
             lo = mid + 1;
         else
             hi = mid;
@@ -57,15 +57,20 @@ static size_t lower_bound(const launch_sum *sums, size_t n, int64_t ts) {
     return lo;
 }
 
-launch_sum facts_sum_between(const launch_sum *sums, size_t n, int64_t from, int64_t to) {
-    const launch_sum *a = &sums[lower_bound(sums, n, from)], *b = &sums[lower_bound(sums, n, to)];
-    return (launch_sum){from,
-                        b->device_ns - a->device_ns,
-                        b->kernel_ns - a->kernel_ns,
-                        b->kernels - a->kernels,
-                        b->memcpys - a->memcpys,
-                        b->memsets - a->memsets,
-                        b->launches - a->launches};
+/* The sum over the launches before number k. */
+static launch_sum sum_before(const ep_facts *f, const uint32_t *rows, const launch_sum *sums, size_t k) {
+    launch_sum s = sums[k / LAUNCH_BLOCK];
+    for (size_t i = k / LAUNCH_BLOCK * LAUNCH_BLOCK; i < k; i++) add_launch(f, rows[i], &s);
+    return s;
+}
+
+launch_sum facts_sum_between(const ep_facts *f, const uint32_t *rows, const launch_sum *sums, size_t n, int64_t from,
+                             int64_t to) {
+    size_t first = lower_bound(f->trace, rows, n, from), behind = lower_bound(f->trace, rows, n, to);
+    if (first == behind) return (launch_sum){0};
+    launch_sum a = sum_before(f, rows, sums, first), b = sum_before(f, rows, sums, behind);
+    return (launch_sum){b.device_ns - a.device_ns, b.kernel_ns - a.kernel_ns, b.kernels - a.kernels,
+                        b.memcpys - a.memcpys,     b.memsets - a.memsets,     b.launches - a.launches};
 }
 
 bool facts_is_call(const ep_facts *f, uint32_t row) {
@@ -102,6 +107,5 @@ void ep_facts_destroy(ep_facts *f) {
     free(f->ops);
     free(f->regions);
     free(f->instances);
-    free(f->op_kernels);
     free(f);
 }

@@ -91,7 +91,7 @@ typedef struct ep_facts {
     size_t region_count;
     ep_region_instance *instances;
     size_t instance_count;
-    uint32_t *op_kernels; /* by event row: kernels launched within the op (children too); 0 for other rows */
+    uint32_t *op_kernels; /* by row of an op: kernels launched within it (children too); shares the links' memory */
 } ep_facts;
 
 ep_status ep_facts_create(const ep_trace *trace, ep_error *err, ep_facts **out);

@@ -15,16 +15,21 @@ bool facts_regions(ep_facts *f);
 /* health.c */
 bool facts_health(ep_facts *f);
 
-/* What a set of launches, in time order, brought; sums[i] is over the ones before i. */
+/* What launches brought. Running sums over a set of launches in time order are kept for every LAUNCH_BLOCK-th of them:
+ * sums[i] is over the ones before launch i * LAUNCH_BLOCK, and the rest is added up when asked for. */
 typedef struct launch_sum {
-    int64_t ts; /* of launch i; INT64_MAX behind the last */
     int64_t device_ns, kernel_ns;
     uint32_t kernels, memcpys, memsets, launches;
 } launch_sum;
-/* `rows`: runtime calls in time order that launch or have device work; `sums` has n + 1 places. */
+enum { LAUNCH_BLOCK = 8 };
+static inline size_t facts_sum_count(size_t launches) {
+    return launches / LAUNCH_BLOCK + 1;
+}
+/* `rows`: n runtime calls in time order that launch or have device work. */
 void facts_sum_launches(const ep_facts *f, const uint32_t *rows, size_t n, launch_sum *sums);
-/* The sums over the launches with from <= ts < to. */
-launch_sum facts_sum_between(const launch_sum *sums, size_t n, int64_t from, int64_t to);
+/* The sum over the launches with from <= ts < to. */
+launch_sum facts_sum_between(const ep_facts *f, const uint32_t *rows, const launch_sum *sums, size_t n, int64_t from,
+                             int64_t to);
 /* Does the row launch, or has it device work? */
 bool facts_is_call(const ep_facts *f, uint32_t row);
 /* Device work at a time that cannot be: the profiler lost it. */

@@ -99,7 +99,8 @@ static bool group(ep_facts *f, const uint32_t *rows, size_t n) {
 /* The launching calls, sorted so that the ones of a thread (or process) stand together in time order. */
 typedef struct calls {
     uint32_t *rows;
-    launch_sum *sums; /* each group's own, one place longer than the group: group g begins at rows index + g */
+    launch_sum *sums; /* each group's own, one group behind the other */
+    size_t *sum_at;   /* of group g in sums */
     uint32_t *key;    /* of group g */
     size_t *first;    /* of group g in rows; [count] is the end */
     size_t count;
@@ -129,14 +130,20 @@ static bool gather(const ep_facts *f, bool process, calls *c) {
     }
     if (!c->count) return true;
     c->first[c->count] = n;
-    c->sums = ep_malloc_array(n + c->count, sizeof *c->sums);
-    if (!c->sums) return false;
-    for (size_t g = 0; g < c->count; g++)
-        facts_sum_launches(f, c->rows + c->first[g], c->first[g + 1] - c->first[g], c->sums + c->first[g] + g);
+    c->sums = ep_malloc_array(n / LAUNCH_BLOCK + c->count, sizeof *c->sums);
+    c->sum_at = ep_malloc_array(c->count, sizeof *c->sum_at);
+    if (!c->sums || !c->sum_at) return false;
+    for (size_t g = 0, at = 0; g < c->count; g++) {
+        size_t launches = c->first[g + 1] - c->first[g];
+        c->sum_at[g] = at;
+        facts_sum_launches(f, c->rows + c->first[g], launches, c->sums + at);
+        at += facts_sum_count(launches);
+    }
     return true;
 }
 
-static launch_sum sum_of(const ep_trace *t, const calls *c, uint32_t row, bool process) {
+static launch_sum sum_of(const ep_facts *f, const calls *c, uint32_t row, bool process) {
+    const ep_trace *t = f->trace;
     uint32_t key = key_of(t, row, process);
     size_t lo = 0, hi = c->count;
     while (lo < hi) {
@@ -147,8 +154,8 @@ static launch_sum sum_of(const ep_trace *t, const calls *c, uint32_t row, bool p
             hi = mid;
     }
     if (lo == c->count || c->key[lo] != key) return (launch_sum){0};
-    return facts_sum_between(c->sums + c->first[lo] + lo, c->first[lo + 1] - c->first[lo], t->ts[row],
-                             t->ts[row] + t->dur[row]);
+    return facts_sum_between(f, c->rows + c->first[lo], c->sums + c->sum_at[lo], c->first[lo + 1] - c->first[lo],
+                             t->ts[row], t->ts[row] + t->dur[row]);
 }
 
 static bool count_launches(ep_facts *f, bool process) {
@@ -156,7 +163,7 @@ static bool count_launches(ep_facts *f, bool process) {
     bool ok = gather(f, process, &c);
     for (size_t i = 0; ok && i < f->instance_count; i++) {
         ep_region_instance *r = &f->instances[i];
-        launch_sum s = sum_of(f->trace, &c, r->event, process);
+        launch_sum s = sum_of(f, &c, r->event, process);
         if (process) {
             r->kernels_any_thread = s.kernels;
             r->device_ns_any_thread = s.device_ns;
@@ -172,6 +179,7 @@ static bool count_launches(ep_facts *f, bool process) {
     }
     free(c.rows);
     free(c.sums);
+    free(c.sum_at);
     free(c.key);
     free(c.first);
     return ok;
