@@ -148,63 +148,80 @@ void ep_no_instances(const ep_guess_block *b, const ep_subject *u, ep_text *out)
     if (u->facts->region_count > 5) ep_text_printf(out, " and %zu more", u->facts->region_count - 5);
 }
 
-/* What one claim saw in each instance. */
+/* What one claim saw in each instance: figures only, since there may be many. */
 typedef struct series {
     ep_matcher left, right;
-    ep_seen *seen, *other; /* by instance */
+    double *v, *o; /* by instance; o: of the term it is compared with */
 } series;
 
-static void measure_claim(const ep_subject *u, const ep_claim *c, const ep_scope *own, const ep_scope *any, size_t at,
-                          series *s) {
-    ep_seen *seen = &s->seen[at];
-    const ep_scope *scope = c->term.any_thread || c->term.metric == EP_METRIC_RECOMPILES ? any : own;
+/* The block at work: its instances, and what runs in the one that is looked at, on its own thread and on any. */
+typedef struct work {
+    const ep_subject *u;
+    ep_rows instances;
+    ep_scope own, any;
+} work;
+
+static void measure_claim(const work *k, const ep_claim *c, series *s, ep_seen *seen, double *other) {
+    bool any = c->term.any_thread || c->term.metric == EP_METRIC_RECOMPILES;
+    const ep_scope *scope = any ? &k->any : &k->own;
+    *other = 0;
     switch (c->form) {
-    case EP_CLAIM_FUSED: ep_measure_fused(u, scope, c->names, c->name_count, seen); break;
+    case EP_CLAIM_FUSED: ep_measure_fused(k->u, scope, c->names, c->name_count, seen); break;
     case EP_CLAIM_BOUND: {
-        ep_regime regime = ep_measure_regime(u, scope, seen);
+        ep_regime regime = ep_measure_regime(k->u, scope, seen);
         if (regime != EP_REGIME_UNKNOWN) seen->value = (double)regime;
         break;
     }
-    default: ep_measure(u, scope, &s->left, allowed(c), seen);
+    default: ep_measure(k->u, scope, &s->left, allowed(c), seen);
     }
     if (c->form != EP_CLAIM_TERM) return;
-    ep_measure(u, c->other.any_thread ? any : own, &s->right, -1, &s->other[at]);
-    if (isnan(s->other[at].value)) *seen = s->other[at];
+    ep_seen right;
+    ep_measure(k->u, c->other.any_thread ? &k->any : &k->own, &s->right, -1, &right);
+    *other = right.value;
+    if (isnan(right.value)) *seen = right;
+}
+
+/* The instance that decides, once more, for its reason, note and event. */
+static void look_again(work *k, const ep_claim *c, series *s, size_t instance, ep_seen *out) {
+    double other;
+    uint32_t row = k->instances.rows[instance];
+    *out = (ep_seen){.value = NAN, .why = "memory ran out", .witness = EP_NO_INDEX};
+    if (ep_scope_gather(k->u, row, false, &k->own) && ep_scope_gather(k->u, row, true, &k->any))
+        measure_claim(k, c, s, out, &other);
 }
 
 static double surprise_at(const ep_claim *c, const series *s, size_t i) {
-    double v = s->seen[i].value;
+    double v = s->v[i];
     if (isnan(v)) return NAN;
     if (c->form == EP_CLAIM_FUSED) return v == 1 ? 0 : 1;
     if (c->form == EP_CLAIM_BOUND) return ((ep_regime)(int)v == c->regime) == (c->relation == EP_REL_EQ) ? 0 : 1;
-    return ep_claim_surprise(c, v, c->form == EP_CLAIM_TERM ? s->other[i].value : 0);
+    return ep_claim_surprise(c, v, s->o[i]);
 }
 
-static void say_value(const ep_claim *c, const ep_seen *seen, const ep_seen *other, ep_text *out) {
+static void say_value(const ep_claim *c, double v, double other, ep_text *out) {
     ep_dimension d = ep_metrics[c->term.metric].dimension;
     if (c->form == EP_CLAIM_BOUND)
-        ep_text_add(out, ep_regime_name((ep_regime)(int)seen->value));
+        ep_text_add(out, ep_regime_name((ep_regime)(int)v));
     else if (c->form == EP_CLAIM_FUSED)
-        ep_text_add(out, seen->value == 1 ? "one kernel" : "no such kernel");
+        ep_text_add(out, v == 1 ? "one kernel" : "no such kernel");
     else
-        ep_figure_print(out, d, seen->value);
-    if (c->form == EP_CLAIM_TERM) {
-        ep_text_add(out, " against ");
-        ep_figure_print(out, d, other->value);
-    }
+        ep_figure_print(out, d, v);
+    if (c->form != EP_CLAIM_TERM) return;
+    ep_text_add(out, " against ");
+    ep_figure_print(out, d, other);
 }
 
 /* "7 in each of 3 instances", "5 to 7 in 3 instances, 1 of them breaks it". */
 static void say_all(const ep_claim *c, const series *s, size_t n, size_t worst, size_t broken, ep_text *out) {
     double low = INFINITY, high = -INFINITY;
     for (size_t i = 0; i < n; i++) {
-        if (isnan(s->seen[i].value)) continue;
-        low = fmin(low, s->seen[i].value);
-        high = fmax(high, s->seen[i].value);
+        if (isnan(s->v[i])) continue;
+        low = fmin(low, s->v[i]);
+        high = fmax(high, s->v[i]);
     }
     bool number = c->form != EP_CLAIM_BOUND && c->form != EP_CLAIM_FUSED && c->form != EP_CLAIM_TERM;
     if (n == 1 || low == high || !number) {
-        say_value(c, &s->seen[worst], &s->other[worst], out);
+        say_value(c, s->v[worst], s->o[worst], out);
         if (n > 1 && low == high && c->form != EP_CLAIM_TERM)
             ep_text_printf(out, " in each of %zu instances", n);
         else if (n > 1 && broken)
@@ -218,11 +235,10 @@ static void say_all(const ep_claim *c, const series *s, size_t n, size_t worst, 
         ep_text_printf(out, " in %zu instances", n);
         if (broken && broken < n) ep_text_printf(out, ", %zu of which break%s it", broken, broken == 1 ? "s" : "");
     }
-    const ep_seen *w = &s->seen[worst];
-    if (w->note[0]) ep_text_printf(out, " (%s)", w->note);
 }
 
-static ep_status judge_median(const ep_claim *c, const series *s, size_t n, ep_error *err, ep_finding *f) {
+static ep_status judge_median(work *k, const ep_claim *c, series *s, ep_error *err, ep_finding *f) {
+    size_t n = k->instances.count;
     double *v = ep_malloc_array(n, sizeof *v), *o = ep_malloc_array(n, sizeof *o);
     if (!v || !o) {
         free(v);
@@ -230,8 +246,8 @@ static ep_status judge_median(const ep_claim *c, const series *s, size_t n, ep_e
         return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for %zu instances", n);
     }
     for (size_t i = 0; i < n; i++) {
-        v[i] = s->seen[i].value;
-        o[i] = s->other[i].value;
+        v[i] = s->v[i];
+        o[i] = s->o[i];
     }
     qsort(v, n, sizeof *v, ep_compare_double);
     qsort(o, n, sizeof *o, ep_compare_double);
@@ -255,8 +271,10 @@ static ep_status judge_median(const ep_claim *c, const series *s, size_t n, ep_e
     /* The instance nearest the median shows it. */
     size_t best = 0;
     for (size_t i = 1; i < n; i++)
-        if (fabs(s->seen[i].value - value) < fabs(s->seen[best].value - value)) best = i;
-    f->witness = s->seen[best].witness;
+        if (fabs(s->v[i] - value) < fabs(s->v[best] - value)) best = i;
+    ep_seen nearest;
+    look_again(k, c, s, best, &nearest);
+    f->witness = nearest.witness;
     free(v);
     free(o);
     return EP_OK;
@@ -270,10 +288,25 @@ static bool asks_for_any(const ep_claim *c) {
            (c->relation == EP_REL_NE && v == 0);
 }
 
-static ep_status judge(const ep_claim *c, const ep_subject *u, const ep_rows *instances, const series *s, ep_error *err,
-                       ep_finding *f) {
-    size_t n = instances->count, worst = 0, broken = 0, unknown = n;
+/* A kernel count that is wrong on the region's own thread may be right on all of them: worth saying. */
+static void say_other_threads(const work *k, const ep_claim *c, series *s, double own, ep_text *out) {
+    if (c->term.metric != EP_METRIC_KERNELS || c->form != EP_CLAIM_VALUE || c->term.any_thread) return;
+    ep_seen any;
+    if (k->own.event == EP_NO_INDEX) return;
+    ep_measure(k->u, &k->any, &s->left, -1, &any);
+    if (!isnan(any.value) && any.value != own) ep_text_printf(out, "; %.0f on any thread", any.value);
+}
+
+static void say_pattern(const ep_claim *c, const series *s, double v, ep_text *out) {
+    const char *p = c->term.pattern;
+    if (!s->left.names || v != 0 || strpbrk(p, "*?") || ep_class_by_name(p) != EP_CLASS_COUNT) return;
+    ep_text_printf(out, "; no kernel has this whole name, \"*%s*\" would look inside", p);
+}
+
+static ep_status judge(work *k, const ep_claim *c, series *s, ep_error *err, ep_finding *f) {
+    size_t n = k->instances.count, worst = 0, broken = 0, unknown = n;
     double most = -1;
+    ep_seen seen;
     for (size_t i = 0; i < n; i++) {
         double surprise = surprise_at(c, s, i);
         if (isnan(surprise)) {
@@ -284,64 +317,52 @@ static ep_status judge(const ep_claim *c, const ep_subject *u, const ep_rows *in
         if (surprise > most) most = surprise, worst = i;
     }
     if (unknown < n && (broken == 0 || c->median)) {
-        bool none = !u->facts->health.device_recorded && u->facts->health.kernels == 0 && asks_for_any(c);
+        const ep_health *h = &k->u->facts->health;
+        bool none = !h->device_recorded && h->kernels == 0 && asks_for_any(c);
+        look_again(k, c, s, unknown, &seen);
         f->kind = none ? EP_VERDICT_BROKEN : EP_VERDICT_UNKNOWN;
         f->surprise = none ? 1 : 0;
-        ep_text_printf(&f->seen, "%s%s", none ? "0: " : "", s->seen[unknown].why);
-        f->witness = none ? instances->rows[unknown] : EP_NO_INDEX;
+        ep_text_printf(&f->seen, "%s%s", none ? "0: " : "", seen.why);
+        f->witness = none ? k->instances.rows[unknown] : EP_NO_INDEX;
         return EP_OK;
     }
-    if (c->median) return judge_median(c, s, n, err, f);
+    if (c->median) return judge_median(k, c, s, err, f);
+    look_again(k, c, s, worst, &seen);
     f->kind = broken ? EP_VERDICT_BROKEN : EP_VERDICT_CONFIRMED;
     f->surprise = broken ? most : 0;
+    f->witness = seen.witness != EP_NO_INDEX ? seen.witness : k->instances.rows[worst];
     say_all(c, s, n, worst, broken, &f->seen);
-    f->witness = s->seen[worst].witness != EP_NO_INDEX ? s->seen[worst].witness : instances->rows[worst];
+    if (seen.note[0]) ep_text_printf(&f->seen, " (%s)", seen.note);
+    if (!broken) return EP_OK;
+    say_pattern(c, s, s->v[worst], &f->seen);
+    say_other_threads(k, c, s, s->v[worst], &f->seen);
     return EP_OK;
 }
 
-/* A kernel count that is wrong on the region's own thread may be right on all of them: worth saying. */
-static void say_other_threads(const ep_claim *c, const ep_subject *u, const ep_finding *f, const ep_rows *instances,
-                              series *s, ep_scope *scope, ep_text *out) {
-    if (f->kind != EP_VERDICT_BROKEN || c->term.metric != EP_METRIC_KERNELS || c->form != EP_CLAIM_VALUE ||
-        c->term.any_thread || instances->rows[0] == EP_NO_INDEX)
-        return;
-    ep_seen any;
-    if (!ep_scope_gather(u, instances->rows[0], true, scope)) return;
-    ep_measure(u, scope, &s->left, -1, &any);
-    if (!isnan(any.value) && any.value != s->seen[0].value) ep_text_printf(out, "; %.0f on any thread", any.value);
-}
-
-static void say_pattern(const ep_claim *c, const ep_finding *f, const series *s, ep_text *out) {
-    const char *p = c->term.pattern;
-    if (f->kind != EP_VERDICT_BROKEN || !s->left.names || s->seen[0].value != 0 || strpbrk(p, "*?")) return;
-    if (ep_class_by_name(p) == EP_CLASS_COUNT)
-        ep_text_printf(out, "; no kernel has this whole name, \"*%s*\" would look inside", p);
-}
-
-static bool prepare(const ep_guess *g, size_t first, size_t count, const ep_subject *u, size_t n, series *all) {
+static bool prepare(const ep_claim *claims, size_t count, const work *k, series *all) {
     for (size_t i = 0; i < count; i++) {
-        const ep_claim *c = &g->claims[first + i];
         series *s = &all[i];
-        s->seen = calloc(n, sizeof *s->seen);
-        s->other = calloc(n, sizeof *s->other);
-        if (!s->seen || !s->other || !ep_matcher_create(u, &c->term, &s->left) ||
-            !ep_matcher_create(u, &c->other, &s->right))
+        s->v = calloc(k->instances.count + 1, sizeof *s->v);
+        s->o = calloc(k->instances.count + 1, sizeof *s->o);
+        if (!s->v || !s->o || !ep_matcher_create(k->u, &claims[i].term, &s->left) ||
+            !ep_matcher_create(k->u, &claims[i].other, &s->right))
             return false;
     }
     return true;
 }
 
-static bool measure_all(const ep_guess *g, size_t first, size_t count, const ep_subject *u, const ep_rows *instances,
-                        series *all, ep_scope scopes[2]) {
+static bool measure_all(const ep_claim *claims, size_t count, work *k, series *all) {
     bool any = false;
-    for (size_t i = 0; i < count; i++) {
-        const ep_claim *c = &g->claims[first + i];
-        any |= c->term.any_thread || c->other.any_thread || c->term.metric == EP_METRIC_RECOMPILES;
-    }
-    for (size_t at = 0; at < instances->count; at++) {
-        if (!ep_scope_gather(u, instances->rows[at], false, &scopes[0])) return false;
-        if (any && !ep_scope_gather(u, instances->rows[at], true, &scopes[1])) return false;
-        for (size_t i = 0; i < count; i++) measure_claim(u, &g->claims[first + i], &scopes[0], &scopes[1], at, &all[i]);
+    for (size_t i = 0; i < count; i++)
+        any |= claims[i].term.any_thread || claims[i].other.any_thread || claims[i].term.metric == EP_METRIC_RECOMPILES;
+    for (size_t at = 0; at < k->instances.count; at++) {
+        if (!ep_scope_gather(k->u, k->instances.rows[at], false, &k->own)) return false;
+        if (any && !ep_scope_gather(k->u, k->instances.rows[at], true, &k->any)) return false;
+        for (size_t i = 0; i < count; i++) {
+            ep_seen seen;
+            measure_claim(k, &claims[i], &all[i], &seen, &all[i].o[at]);
+            all[i].v[at] = seen.value;
+        }
     }
     return true;
 }
@@ -357,39 +378,35 @@ static void judge_instances(const ep_claim *c, const ep_rows *instances, ep_find
 
 ep_status ep_check_block(const ep_guess *g, uint32_t block, const ep_subject *u, ep_error *err, ep_finding *findings) {
     const ep_guess_block *b = &g->blocks[block];
-    ep_rows instances = {0};
-    ep_scope scopes[2] = {0};
+    work k = {.u = u};
     size_t first = 0, count = 0;
     while (first < g->claim_count && g->claims[first].block != block) first++;
     while (first + count < g->claim_count && g->claims[first + count].block == block) count++;
+    const ep_claim *claims = g->claims + first;
     series *all = calloc(count + 1, sizeof *all);
     ep_status status = EP_OK;
-    bool ok = all && ep_block_instances(b, u, &instances) && prepare(g, first, count, u, instances.count + 1, all) &&
-              measure_all(g, first, count, u, &instances, all, scopes);
+    bool ok = all && ep_block_instances(b, u, &k.instances) && prepare(claims, count, &k, all) &&
+              measure_all(claims, count, &k, all);
     if (!ok) status = ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory to check a guess");
     for (size_t i = 0; i < count && status == EP_OK; i++) {
-        const ep_claim *c = &g->claims[first + i];
         ep_finding *f = &findings[first + i];
-        if (c->term.metric == EP_METRIC_INSTANCES && c->form <= EP_CLAIM_TERM)
-            judge_instances(c, &instances, f);
-        else if (instances.count == 0) {
+        if (claims[i].term.metric == EP_METRIC_INSTANCES && claims[i].form <= EP_CLAIM_TERM)
+            judge_instances(&claims[i], &k.instances, f);
+        else if (k.instances.count == 0) {
             f->kind = EP_VERDICT_UNKNOWN;
             ep_no_instances(b, u, &f->seen);
-        } else {
-            status = judge(c, u, &instances, &all[i], err, f);
-            say_pattern(c, f, &all[i], &f->seen);
-            say_other_threads(c, u, f, &instances, &all[i], &scopes[1], &f->seen);
-        }
+        } else
+            status = judge(&k, &claims[i], &all[i], err, f);
     }
     for (size_t i = 0; all && i < count; i++) {
-        free(all[i].seen);
-        free(all[i].other);
+        free(all[i].v);
+        free(all[i].o);
         ep_matcher_free(&all[i].left);
         ep_matcher_free(&all[i].right);
     }
     free(all);
-    free(instances.rows);
-    ep_scope_free(&scopes[0]);
-    ep_scope_free(&scopes[1]);
+    free(k.instances.rows);
+    ep_scope_free(&k.own);
+    ep_scope_free(&k.any);
     return status;
 }
