@@ -23,7 +23,7 @@ static int write_text(const char *path, const char *text) {
 
 typedef struct options {
     bool strict, json, github;
-    const char *junit;
+    const char *junit, *report;
 } options;
 
 static int show(const ep_verdicts *v, const char *guess_path, const options *o) {
@@ -39,12 +39,21 @@ static int show(const ep_verdicts *v, const char *guess_path, const options *o) 
     return broken || (o->strict && unknown) ? EPI_FOUND : EPI_DONE;
 }
 
+static int report(ep_trace *const *traces, const char *const *labels, int count, const ep_verdicts *v,
+                  const char *path) {
+    ep_error err = {.position = -1};
+    const ep_trace *list[2] = {traces[0], traces[1]};
+    ep_status status = ep_report_html(list, labels, (size_t)count, ep_verdicts_json(v), NULL, path, &err);
+    return status == EP_OK ? -1 : epi_fail("report", &err);
+}
+
 int cmd_check(int argc, char **argv) {
     options o = {0};
     const epi_option rows[] = {
         {"--strict", OPT_FLAG, &o.strict, NULL, "a claim that the trace can't answer fails too"},
         {"--json", OPT_FLAG, &o.json, NULL, "one JSON object instead of text"},
         {"--junit", OPT_TEXT, &o.junit, "F", "write the verdicts as JUnit XML to F"},
+        {"--report", OPT_TEXT, &o.report, "F", "write timeline, tables and verdicts as one HTML page to F"},
         {"--github", OPT_FLAG, &o.github, NULL, "annotations for a GitHub workflow, before the text"},
         {NULL, OPT_FLAG, NULL, NULL, NULL}};
     const char *paths[3];
@@ -62,6 +71,7 @@ int cmd_check(int argc, char **argv) {
         if (ep_trace_read(paths[i + 1], NULL, &err, &traces[i]) != EP_OK) code = epi_fail(paths[i + 1], &err);
     if (code < 0 && ep_guess_check(guess, traces[0], traces[1], &err, &verdicts) != EP_OK)
         code = epi_fail(paths[0], &err);
+    if (code < 0 && o.report) code = report(traces, paths + 1, count - 1, verdicts, o.report);
     if (code < 0) code = show(verdicts, paths[0], &o);
     ep_verdicts_destroy(verdicts);
     ep_trace_destroy(traces[0]);

@@ -39,7 +39,7 @@ static bool fill_event(const ep_subject *u, uint32_t row, ep_arena *arena, ep_ve
     return ok;
 }
 
-static bool fill_row(const ep_guess *g, const ep_claim *c, ep_finding *f, const ep_subject *u, ep_arena *arena,
+static bool fill_row(const ep_guess *g, const ep_claim *c, ep_outcome *f, const ep_subject *u, ep_arena *arena,
                      ep_verdict_row *r) {
     ep_text claim = {0}, expected = {0};
     const ep_guess_block *b = &g->blocks[c->block];
@@ -72,7 +72,7 @@ static int by_surprise(const void *a, const void *b) {
 }
 
 static ep_status find_all(const ep_guess *g, const ep_subject *a, const ep_subject *b, ep_error *err,
-                          ep_finding *findings) {
+                          ep_outcome *findings) {
     for (size_t i = 0; i < g->claim_count; i++) findings[i].witness = EP_NO_INDEX;
     for (uint32_t block = 0; block < g->block_count; block++)
         EP_TRY(g->blocks[block].form == EP_GUESS_COMPARE ? ep_check_compare(g, block, a, b, err, findings)
@@ -80,7 +80,7 @@ static ep_status find_all(const ep_guess *g, const ep_subject *a, const ep_subje
     return EP_OK;
 }
 
-static ep_status make_rows(const ep_guess *g, ep_finding *findings, const ep_subject *a, ep_error *err,
+static ep_status make_rows(const ep_guess *g, ep_outcome *findings, const ep_subject *a, ep_error *err,
                            ep_verdicts *v) {
     for (size_t i = 0; i < g->claim_count; i++) {
         if (!fill_row(g, &g->claims[i], &findings[i], a, &v->arena, &v->rows[i]))
@@ -92,16 +92,22 @@ static ep_status make_rows(const ep_guess *g, ep_finding *findings, const ep_sub
     return ep_verdicts_write(v, err);
 }
 
+static bool needs_study(const ep_guess *g) {
+    for (size_t i = 0; i < g->claim_count; i++)
+        if (g->claims[i].form == EP_CLAIM_BOUND || g->claims[i].term.metric == EP_METRIC_RECOMPILES) return true;
+    return false;
+}
+
 ep_status ep_guess_check(const ep_guess *guess, const ep_trace *a, const ep_trace *b, ep_error *err,
                          ep_verdicts **out) {
     ep_subject first = {0}, second = {0};
-    ep_finding *findings = calloc(guess->claim_count + 1, sizeof *findings);
+    ep_outcome *findings = calloc(guess->claim_count + 1, sizeof *findings);
     ep_verdicts *v = calloc(1, sizeof *v);
     ep_status status = EP_OK;
     if (v) v->rows = calloc(guess->claim_count + 1, sizeof *v->rows);
     if (!findings || !v || !v->rows) status = ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for the verdicts");
-    if (status == EP_OK) status = ep_subject_create(a, err, &first);
-    if (status == EP_OK && b) status = ep_subject_create(b, err, &second);
+    if (status == EP_OK) status = ep_subject_create(a, needs_study(guess), err, &first);
+    if (status == EP_OK && b) status = ep_subject_create(b, needs_study(guess), err, &second);
     if (status == EP_OK) status = find_all(guess, &first, b ? &second : NULL, err, findings);
     if (status == EP_OK) status = make_rows(guess, findings, &first, err, v);
     for (size_t i = 0; findings && i < guess->claim_count; i++) ep_text_free(&findings[i].seen);

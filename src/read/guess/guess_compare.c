@@ -22,8 +22,7 @@ static ep_status figure(const ep_claim *c, const side *s, bool by_step, ep_error
     *out = (ep_seen){.witness = EP_NO_INDEX};
     bool ok = ep_matcher_create(s->u, &c->term, &m) && v;
     for (size_t i = 0; ok && i < s->instances.count && !isnan(out->value); i++) {
-        ok = ep_scope_gather(s->u, s->instances.rows[i], c->term.any_thread || c->term.metric == EP_METRIC_RECOMPILES,
-                             &scope);
+        ok = ep_scope_gather(s->u, s->instances.rows[i], c->term.any_thread, &scope);
         if (ok) ep_measure(s->u, &scope, &m, -1, out);
         v[i] = out->value;
     }
@@ -59,7 +58,7 @@ static void say_two(const ep_claim *c, double a, double b, bool by_step, ep_text
     if (by_step) ep_text_add(out, " a step");
 }
 
-static ep_status judge_change(const ep_claim *c, const side *a, const side *b, ep_error *err, ep_finding *f) {
+static ep_status judge_change(const ep_claim *c, const side *a, const side *b, ep_error *err, ep_outcome *f) {
     ep_seen x, y;
     bool by_step = a->steps && b->steps && a->instances.rows[0] == EP_NO_INDEX;
     EP_TRY(figure(c, a, by_step, err, &x));
@@ -126,7 +125,7 @@ static bool gather_names(const ep_claim *c, const side *s, name_set *out) {
     return ok;
 }
 
-static ep_status judge_names(const ep_claim *c, const side *a, const side *b, ep_error *err, ep_finding *f) {
+static ep_status judge_names(const ep_claim *c, const side *a, const side *b, ep_error *err, ep_outcome *f) {
     name_set x = {0}, y = {0};
     ep_status status = EP_OK;
     if (!gather_names(c, a, &x) || !gather_names(c, b, &y))
@@ -159,7 +158,7 @@ static ep_status judge_names(const ep_claim *c, const side *a, const side *b, ep
     return status;
 }
 
-static ep_status judge_presence(const ep_claim *c, const side *a, const side *b, ep_error *err, ep_finding *f) {
+static ep_status judge_presence(const ep_claim *c, const side *a, const side *b, ep_error *err, ep_outcome *f) {
     ep_claim count = *c;
     count.term.metric = EP_METRIC_OP_COUNT;
     ep_seen x, y;
@@ -189,7 +188,7 @@ static size_t count_steps(const ep_subject *u) {
 }
 
 ep_status ep_check_compare(const ep_guess *g, uint32_t block, const ep_subject *a, const ep_subject *b, ep_error *err,
-                           ep_finding *findings) {
+                           ep_outcome *findings) {
     const ep_guess_block *head = &g->blocks[block];
     side x = {.u = a, .steps = count_steps(a)}, y = {.u = b, .steps = b ? count_steps(b) : 0};
     ep_status status = EP_OK;
@@ -197,7 +196,7 @@ ep_status ep_check_compare(const ep_guess *g, uint32_t block, const ep_subject *
         status = ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory to compare two traces");
     for (size_t i = 0; i < g->claim_count && status == EP_OK; i++) {
         const ep_claim *c = &g->claims[i];
-        ep_finding *f = &findings[i];
+        ep_outcome *f = &findings[i];
         if (c->block != block) continue;
         if (!b || !x.instances.count || !y.instances.count) {
             f->kind = EP_VERDICT_UNKNOWN;

@@ -66,7 +66,7 @@ static bool measure_spread(const ep_subject *u, const ep_rows *instances, const 
     *out = (spread){.known = ok && instances->count > 0};
     for (size_t i = 0; ok && i < instances->count; i++) {
         ep_seen seen;
-        ok = ep_scope_gather(u, instances->rows[i], term->metric == EP_METRIC_RECOMPILES, scope);
+        ok = ep_scope_gather(u, instances->rows[i], false, scope);
         if (!ok) break;
         ep_measure(u, scope, &m, -1, &seen);
         if (isnan(seen.value)) out->known = false;
@@ -161,7 +161,7 @@ static bool say_block(const ep_subject *u, const char *glob, ep_text *t) {
 
 /* Drops every claim whose finding is not confirmed, and heads without a claim. */
 static ep_status keep_confirmed(const ep_guess *all, const ep_subject *u, ep_error *err, ep_guess **out) {
-    ep_finding *findings = calloc(all->claim_count + 1, sizeof *findings);
+    ep_outcome *findings = calloc(all->claim_count + 1, sizeof *findings);
     ep_text t = {0};
     ep_status status = findings ? EP_OK : ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for a guess");
     for (uint32_t b = 0; b < all->block_count && status == EP_OK; b++) {
@@ -185,7 +185,7 @@ static ep_status keep_confirmed(const ep_guess *all, const ep_subject *u, ep_err
 
 ep_status ep_guess_from_trace(const ep_trace *trace, ep_error *err, ep_guess **out) {
     ep_subject u;
-    EP_TRY(ep_subject_create(trace, err, &u));
+    EP_TRY(ep_subject_create(trace, true, err, &u));
     ep_text t = {0};
     ep_guess *all = NULL;
     size_t count = 0;

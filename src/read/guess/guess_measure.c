@@ -255,9 +255,7 @@ void ep_measure(const ep_subject *u, const ep_scope *s, ep_matcher *m, double al
     case EP_METRIC_LAUNCHES: measure_launches(u, s, allowed, out); break;
     case EP_METRIC_OPS:
     case EP_METRIC_VIEWS: measure_ops(u, s, m, allowed, out); break;
-    case EP_METRIC_RECOMPILES:
-        for (size_t i = 0; i < s->compiles.count; i++) count_rows(out, s->compiles.rows[i], allowed);
-        break;
+    case EP_METRIC_RECOMPILES: ep_measure_recompiles(u, s, out); break;
     case EP_METRIC_DEVICE_TIME:
     case EP_METRIC_KERNEL_TIME: measure_device_time(u, s, m, out); break;
     case EP_METRIC_DISPATCH: measure_dispatch(u, s, out); break;

@@ -8,9 +8,17 @@
 
 #include "base/alloc.h"
 
-ep_status ep_subject_create(const ep_trace *t, ep_error *err, ep_subject *out) {
+ep_status ep_subject_create(const ep_trace *t, bool study, ep_error *err, ep_subject *out) {
     ep_subject s = {.trace = t};
-    EP_TRY(ep_facts_create(t, err, &s.facts));
+    ep_status status = study ? ep_study_create(t, NULL, NULL, err, &s.study) : ep_facts_create(t, err, &s.facts);
+    if (status == EP_OK && study) {
+        s.facts = s.study->facts;
+        status = ep_study_run(s.study, err);
+    }
+    if (status != EP_OK) {
+        ep_subject_free(&s);
+        return status;
+    }
     const ep_links *l = s.facts->links;
     s.lane_first = calloc(t->lane_count + 1, sizeof *s.lane_first);
     s.kernel_at = ep_malloc_array(t->count, sizeof *s.kernel_at);
@@ -27,7 +35,10 @@ ep_status ep_subject_create(const ep_trace *t, ep_error *err, ep_subject *out) {
 }
 
 void ep_subject_free(ep_subject *s) {
-    ep_facts_destroy(s->facts);
+    if (s->study)
+        ep_study_destroy(s->study);
+    else
+        ep_facts_destroy(s->facts);
     free(s->lane_first);
     free(s->kernel_at);
     memset(s, 0, sizeof *s);
@@ -51,7 +62,6 @@ static bool add_host_row(const ep_subject *u, uint32_t row, ep_scope *s) {
     switch (u->trace->kind[row]) {
     case EP_EVENT_OP: return add_row(&s->ops, row);
     case EP_EVENT_RUNTIME: return add_call(u, row, s);
-    case EP_EVENT_COMPILE: return add_row(&s->compiles, row);
     default: return true;
     }
 }
@@ -94,7 +104,7 @@ static bool gather_trace(const ep_subject *u, ep_scope *s) {
 
 bool ep_scope_gather(const ep_subject *u, uint32_t event, bool any_thread, ep_scope *s) {
     const ep_trace *t = u->trace;
-    s->ops.count = s->calls.count = s->work.count = s->compiles.count = 0;
+    s->ops.count = s->calls.count = s->work.count = 0;
     s->event = event;
     s->any_thread = any_thread;
     if (event == EP_NO_INDEX) return gather_trace(u, s);
@@ -111,7 +121,6 @@ void ep_scope_free(ep_scope *s) {
     free(s->ops.rows);
     free(s->calls.rows);
     free(s->work.rows);
-    free(s->compiles.rows);
     memset(s, 0, sizeof *s);
 }
 

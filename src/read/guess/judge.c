@@ -161,17 +161,19 @@ typedef struct work {
     ep_scope own, any;
 } work;
 
+/* Where the profiler's own cost decides, the claim is unknown. */
+static void measure_bound(const ep_subject *u, const ep_claim *c, const ep_scope *scope, ep_seen *seen) {
+    ep_regime regime = EP_REGIME_UNKNOWN, bare = EP_REGIME_UNKNOWN;
+    ep_measure_regime(u, scope, &regime, &bare, seen);
+    if ((regime == c->regime) != (bare == c->regime)) seen->value = NAN;
+}
+
 static void measure_claim(const work *k, const ep_claim *c, series *s, ep_seen *seen, double *other) {
-    bool any = c->term.any_thread || c->term.metric == EP_METRIC_RECOMPILES;
-    const ep_scope *scope = any ? &k->any : &k->own;
+    const ep_scope *scope = c->term.any_thread ? &k->any : &k->own;
     *other = 0;
     switch (c->form) {
     case EP_CLAIM_FUSED: ep_measure_fused(k->u, scope, c->names, c->name_count, seen); break;
-    case EP_CLAIM_BOUND: {
-        ep_regime regime = ep_measure_regime(k->u, scope, seen);
-        if (regime != EP_REGIME_UNKNOWN) seen->value = (double)regime;
-        break;
-    }
+    case EP_CLAIM_BOUND: measure_bound(k->u, c, scope, seen); break;
     default: ep_measure(k->u, scope, &s->left, allowed(c), seen);
     }
     if (c->form != EP_CLAIM_TERM) return;
@@ -237,7 +239,7 @@ static void say_all(const ep_claim *c, const series *s, size_t n, size_t worst, 
     }
 }
 
-static ep_status judge_median(work *k, const ep_claim *c, series *s, ep_error *err, ep_finding *f) {
+static ep_status judge_median(work *k, const ep_claim *c, series *s, ep_error *err, ep_outcome *f) {
     size_t n = k->instances.count;
     double *v = ep_malloc_array(n, sizeof *v), *o = ep_malloc_array(n, sizeof *o);
     if (!v || !o) {
@@ -303,7 +305,7 @@ static void say_pattern(const ep_claim *c, const series *s, double v, ep_text *o
     ep_text_printf(out, "; no kernel has this whole name, \"*%s*\" would look inside", p);
 }
 
-static ep_status judge(work *k, const ep_claim *c, series *s, ep_error *err, ep_finding *f) {
+static ep_status judge(work *k, const ep_claim *c, series *s, ep_error *err, ep_outcome *f) {
     size_t n = k->instances.count, worst = 0, broken = 0, unknown = n;
     double most = -1;
     ep_seen seen;
@@ -353,8 +355,7 @@ static bool prepare(const ep_claim *claims, size_t count, const work *k, series 
 
 static bool measure_all(const ep_claim *claims, size_t count, work *k, series *all) {
     bool any = false;
-    for (size_t i = 0; i < count; i++)
-        any |= claims[i].term.any_thread || claims[i].other.any_thread || claims[i].term.metric == EP_METRIC_RECOMPILES;
+    for (size_t i = 0; i < count; i++) any |= claims[i].term.any_thread || claims[i].other.any_thread;
     for (size_t at = 0; at < k->instances.count; at++) {
         if (!ep_scope_gather(k->u, k->instances.rows[at], false, &k->own)) return false;
         if (any && !ep_scope_gather(k->u, k->instances.rows[at], true, &k->any)) return false;
@@ -367,7 +368,7 @@ static bool measure_all(const ep_claim *claims, size_t count, work *k, series *a
     return true;
 }
 
-static void judge_instances(const ep_claim *c, const ep_rows *instances, ep_finding *f) {
+static void judge_instances(const ep_claim *c, const ep_rows *instances, ep_outcome *f) {
     double n = instances->count == 1 && instances->rows[0] == EP_NO_INDEX ? 1 : (double)instances->count;
     f->surprise = c->form == EP_CLAIM_TERM ? NAN : ep_claim_surprise(c, n, 0);
     f->kind = isnan(f->surprise) ? EP_VERDICT_UNKNOWN : f->surprise > 0 ? EP_VERDICT_BROKEN : EP_VERDICT_CONFIRMED;
@@ -376,7 +377,7 @@ static void judge_instances(const ep_claim *c, const ep_rows *instances, ep_find
     ep_text_printf(&f->seen, "%.0f", n);
 }
 
-ep_status ep_check_block(const ep_guess *g, uint32_t block, const ep_subject *u, ep_error *err, ep_finding *findings) {
+ep_status ep_check_block(const ep_guess *g, uint32_t block, const ep_subject *u, ep_error *err, ep_outcome *findings) {
     const ep_guess_block *b = &g->blocks[block];
     work k = {.u = u};
     size_t first = 0, count = 0;
@@ -389,7 +390,7 @@ ep_status ep_check_block(const ep_guess *g, uint32_t block, const ep_subject *u,
               measure_all(claims, count, &k, all);
     if (!ok) status = ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory to check a guess");
     for (size_t i = 0; i < count && status == EP_OK; i++) {
-        ep_finding *f = &findings[first + i];
+        ep_outcome *f = &findings[first + i];
         if (claims[i].term.metric == EP_METRIC_INSTANCES && claims[i].form <= EP_CLAIM_TERM)
             judge_instances(&claims[i], &k.instances, f);
         else if (k.instances.count == 0) {

@@ -3,16 +3,18 @@
 #define EP_READ_GUESS_MEASURE_H
 
 #include "guess.h"
-#include "read/analyze/facts.h"
+#include "read/analyze/analyze.h"
 
 /* One trace with what measuring it needs. */
 typedef struct ep_subject {
     const ep_trace *trace;
-    ep_facts *facts;
+    ep_study *study;      /* NULL where no claim needs one */
+    ep_facts *facts;      /* the study's, if there is one */
     uint32_t *lane_first; /* links->order[lane_first[l] .. lane_first[l + 1]) is lane l */
     uint32_t *kernel_at;  /* event row -> facts->kernels[], or EP_NO_INDEX */
 } ep_subject;
-ep_status ep_subject_create(const ep_trace *t, ep_error *err, ep_subject *out);
+/* `study`: run the analyses, for claims about regimes and recompiles. */
+ep_status ep_subject_create(const ep_trace *t, bool study, ep_error *err, ep_subject *out);
 void ep_subject_free(ep_subject *s);
 
 typedef struct ep_rows {
@@ -25,7 +27,7 @@ typedef struct ep_scope {
     uint32_t event; /* the region's row, or EP_NO_INDEX for the whole trace */
     bool any_thread;
     int64_t start, end;
-    ep_rows ops, calls, work, compiles;
+    ep_rows ops, calls, work;
 } ep_scope;
 /* Refills `s` (zeroed before its first use). False when memory is out. */
 bool ep_scope_gather(const ep_subject *u, uint32_t event, bool any_thread, ep_scope *s);
@@ -56,8 +58,10 @@ typedef struct ep_seen {
 void ep_measure(const ep_subject *u, const ep_scope *s, ep_matcher *m, double allowed, ep_seen *out);
 /* BYTES or FLOPS. */
 void ep_measure_work(const ep_subject *u, const ep_scope *s, ep_metric metric, ep_seen *out);
-/* EP_REGIME_UNKNOWN with a reason, or the regime with its figures in note. */
-ep_regime ep_measure_regime(const ep_subject *u, const ep_scope *s, ep_seen *out);
+/* What bounds the scope's region, as recorded and without the profiler's own cost; NaN with a reason if unknown. Where the
+ * two differ, `why` says so. */
+void ep_measure_regime(const ep_subject *u, const ep_scope *s, ep_regime *regime, ep_regime *bare, ep_seen *out);
+void ep_measure_recompiles(const ep_subject *u, const ep_scope *s, ep_seen *out);
 /* Does one kernel of the scope do all `names`? value 1 or 0. */
 void ep_measure_fused(const ep_subject *u, const ep_scope *s, const char *const *names, int count, ep_seen *out);
 

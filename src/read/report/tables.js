@@ -1,0 +1,144 @@
+// Tables of what the analyses found: real tables with captions, sortable by their heads.
+'use strict';
+
+function make(tag, attributes, ...children) {
+  const e = document.createElement(tag);
+  for (const [k, v] of Object.entries(attributes || {})) {
+    if (k === 'text') e.textContent = v; else if (k === 'class') e.className = v; else e.setAttribute(k, v);
+  }
+  for (const c of children) if (c !== null && c !== undefined) e.append(c);
+  return e;
+}
+
+const isNumber = v => typeof v === 'number' && isFinite(v);
+const micro = v => isNumber(v) ? v.toLocaleString('en', {minimumFractionDigits: 1, maximumFractionDigits: v < 10 ? 3 : 1}) : 'unknown';
+const whole = v => isNumber(v) ? v.toLocaleString('en', {maximumFractionDigits: 0}) : 'unknown';
+const share = v => isNumber(v) ? (v * 100).toFixed(1) + ' %' : 'unknown';
+const bytes = v => {
+  if (!isNumber(v)) return 'unknown';
+  const units = ['B', 'KB', 'MB', 'GB', 'TB'];
+  let k = 0;
+  while (Math.abs(v) >= 1000 && k < 4) { v /= 1000; k++; }
+  return v.toFixed(k ? 2 : 0) + ' ' + units[k];
+};
+const plain = v => v === null || v === undefined ? '' : Array.isArray(v) ? v.map(plain).join(', ') : typeof v === 'object' ? JSON.stringify(v) : String(v);
+
+// columns: [key or function, head, format]; a format makes the column one of numbers.
+function table(caption, columns, rows, most) {
+  const value = (row, c) => typeof c[0] === 'function' ? c[0](row) : row[c[0]];
+  const shown = most && rows.length > most ? rows.slice(0, most) : rows;
+  const body = make('tbody'), heads = [];
+  const fill = list => body.replaceChildren(...list.map(row => make('tr', {}, ...columns.map((c, k) => {
+    const v = value(row, c), text = c[2] ? c[2](v) : plain(v);
+    const cell = make(k === 0 ? 'th' : 'td', {class: c[2] ? 'n' : 'name', text});
+    if (k === 0) { cell.scope = 'row'; cell.style.fontWeight = 'normal'; }
+    if (c[3]) cell.classList.add(c[3](v));
+    return cell;
+  }))));
+  const sort = k => {
+    const up = heads[k].getAttribute('aria-sort') !== (columns[k][2] ? 'descending' : 'ascending') ? (columns[k][2] ? -1 : 1) : (columns[k][2] ? 1 : -1);
+    heads.forEach(h => h.setAttribute('aria-sort', 'none'));
+    heads[k].setAttribute('aria-sort', up > 0 ? 'ascending' : 'descending');
+    const key = row => { const v = value(row, columns[k]); return columns[k][2] ? (isNumber(v) ? v : -Infinity) : plain(v); };
+    fill([...shown].sort((a, b) => { const x = key(a), y = key(b); return x < y ? -up : x > y ? up : 0; }));
+  };
+  columns.forEach((c, k) => {
+    const button = make('button', {type: 'button', text: c[1]});
+    button.addEventListener('click', () => sort(k));
+    heads.push(make('th', {scope: 'col', class: c[2] ? 'n' : '', 'aria-sort': 'none'}, button));
+  });
+  fill(shown);
+  const more = shown.length < rows.length ? ` The first ${shown.length} of ${rows.length}.` : '';
+  return make('div', {class: 'wide'}, make('table', {}, make('caption', {text: caption + more}), make('thead', {}, make('tr', {}, ...heads)), body));
+}
+
+let sectionCount = 0;
+function section(title, ...content) {
+  const id = 's' + ++sectionCount;
+  return make('section', {'aria-labelledby': id}, make('h2', {id, text: title}), ...content);
+}
+
+function chips(pairs) {
+  return make('div', {class: 'chips'}, ...pairs.filter(p => p[1] !== null && p[1] !== undefined && p[1] !== '').map(([k, v]) => make('span', {class: 'chip'}, k + ' ', make('b', {text: v}))));
+}
+
+function summaryOf(e) {
+  if (!e) return make('p', {class: 'note', text: 'No analysis is in this report.'});
+  const h = e.health || {}, d = (e.devices || [])[0] || {};
+  const notes = (h.notes || []).map(n => make('li', {text: plain(n)}));
+  return make('div', {}, chips([
+    ['span', isNumber(e.span_us) ? micro(e.span_us) + ' \u00b5s' : null],
+    ['events', isNumber(h.events) ? whole(h.events) : null],
+    ['kernels', isNumber(h.kernels) ? whole(h.kernels) : null],
+    ['launches', isNumber(h.launches) ? whole(h.launches) : null],
+    ['device', d.name || null],
+    ['device busy', isNumber(d.busy_us) ? micro(d.busy_us) + ' \u00b5s' : null],
+    ['ceilings', e.machine && e.machine.name ? e.machine.name : null],
+    ['idle', isNumber(d.idle_share) ? share(d.idle_share) : null],
+    ['complete', h.complete === undefined ? null : h.complete ? 'yes' : 'no'],
+    ['repairs', (h.repairs || []).length ? whole(h.repairs.reduce((n, r) => n + (r.count || 0), 0)) : null],
+  ]), notes.length ? make('ul', {}, ...notes) : null);
+}
+
+const sum = (list, key) => list.reduce((n, r) => n + (isNumber(r[key]) ? r[key] : 0), 0);
+
+function verdictTable(v) {
+  if (!v || !Array.isArray(v.verdicts)) return null;
+  return section('Verdicts', table(`${plain(v.broken)} broken, ${plain(v.confirmed)} confirmed, ${plain(v.unknown)} unknown; the biggest surprise first.`, [
+    ['claim', 'Claim'], ['verdict', 'Verdict', null, x => plain(x)], ['expected', 'Expected'], ['seen', 'Seen'],
+    [r => r.event && (r.event.name !== undefined ? `${r.event.name} at ${r.event.start_us} \u00b5s, ${r.event.lane}` : plain(r.event)), 'Shown by'],
+    ['line', 'Line', whole]], v.verdicts));
+}
+
+function rangeOf(list) {
+  const v = (list || []).filter(isNumber);
+  if (!v.length) return null;
+  const low = Math.min(...v), high = Math.max(...v);
+  return low === high ? String(low) : `${low} to ${high}`;
+}
+
+function explainTables(e) {
+  if (!e) return [];
+  const out = [], kernels = e.kernels || [], all = sum(kernels, 'total_us') || 1;
+  const add = (title, rows, ...content) => { if (rows && rows.length) out.push(section(title, ...content)); };
+  add('Findings', e.findings, make('ol', {class: 'findings'}, ...(e.findings || []).map(f => make('li', {}, plain(f.sentence),
+    (f.evidence || []).length ? make('details', {}, make('summary', {text: 'Evidence'}), make('ul', {}, ...f.evidence.map(x => make('li', {text: plain(x)})))) : null))));
+  add('Regions', e.regions, table('Each named span, with what its instances launched.', [
+    ['name', 'Region'], ['count', 'Instances', whole], [r => rangeOf(r.kernels_per_instance), 'Kernels each'],
+    [r => rangeOf(r.launches_per_instance), 'Launches each'], ['cpu_us', 'Host \u00b5s', micro], ['device_us', 'Device \u00b5s', micro], ['bound', 'Bound by']], e.regions || [], 300));
+  add('Kernels', kernels, table('By total time.', [
+    ['name', 'Kernel'], [r => r.class || (r.vendor && (r.vendor.class || r.vendor.class_name)), 'Class'], ['count', 'Count', whole], ['total_us', 'Total \u00b5s', micro],
+    [r => isNumber(r.total_us) ? r.total_us / all : null, 'Share', share], [r => isNumber(r.total_us) && r.count ? r.total_us / r.count : null, 'Each \u00b5s', micro],
+    [r => (r.ops || []).map(o => typeof o === 'object' ? o.name || o.op : o), 'Called by']], kernels, 300));
+  add('Ops', e.ops, table('By self time on the host.', [
+    ['name', 'Op'], ['count', 'Count', whole], ['self_us', 'Self \u00b5s', micro], ['total_us', 'Total \u00b5s', micro],
+    ['device_us', 'Device \u00b5s', micro], ['kernels', 'Kernels', whole], ['self_kernels', 'Own kernels', whole]], e.ops || [], 300));
+  add('Ops that launch nothing', e.views, table('Views and the like: host time only.', [
+    ['name', 'Op'], ['count', 'Count', whole], ['self_us', 'Self \u00b5s', micro]], e.views || [], 200));
+  add('Fusion', e.fusions, table('Kernels that hand their result to the next through memory, and what one kernel would save at most.', [
+    [r => (r.ops || []).map(plain).join(' \u2192 '), 'Ops'], [r => (r.kernels || []).map(k => shownName(plain(k))).join(', '), 'Kernels'], ['instances', 'Instances', whole],
+    ['intermediate_bytes', 'Intermediate', bytes], ['bytes_saved', 'Bytes saved', bytes], ['us_saved', '\u00b5s saved', micro], ['blocked_by', 'Blocked by']], e.fusions || [], 200));
+  add('Gated MLPs', e.gated_mlps, table('Found by shape: what a block takes now, and what one fused block would take at least.', [
+    ['form', 'Form'], ['act', 'Activation'], ['dtype', 'Type'], ['rows', 'Rows', whole], ['dim', 'Dim', whole], ['hidden', 'Hidden', whole],
+    ['count', 'Count', whole], ['us', 'Now \u00b5s', micro], ['gemm_us', 'Products \u00b5s', micro], ['pointwise_us', 'Pointwise \u00b5s', micro],
+    ['fused_bound_us', 'Least fused \u00b5s', micro], ['intermediate_bytes', 'Intermediate', bytes]], e.gated_mlps || [], 100));
+  add('Matrix products', e.gemms, table('From the recorded shapes.', [
+    ['op', 'Op'], ['m', 'M', whole], ['n', 'N', whole], ['k', 'K', whole], ['dtype', 'Type'], ['epilogue', 'Epilogue'], ['count', 'Count', whole], ['us', '\u00b5s', micro],
+    ['tflops', 'TFLOP/s', micro], ['bound_us', 'Bound \u00b5s', micro], ['kernel', 'Kernel']], e.gemms || [], 200));
+  add('Compiled code', e.compiled, table('Host time of one call, in the median.', [
+    ['name', 'Name'], ['calls', 'Calls', whole], ['entries', 'Entries', whole], ['call_us', 'Call \u00b5s', micro], ['lookup_us', 'Lookup \u00b5s', micro],
+    ['guard_us', 'Guards \u00b5s', micro], ['prologue_us', 'Prologue \u00b5s', micro]], e.compiled || [], 100));
+  add('Recompiles', e.recompiles, table('Compilation in steady state.', Object.keys((e.recompiles || [{}])[0] || {}).map(k => [k, k]), e.recompiles || [], 100));
+  return out;
+}
+
+function diffTables(d) {
+  if (!d || !Array.isArray(d.regions)) return [];
+  const says = typeof d.summary === 'string' ? make('p', {text: d.summary}) : Array.isArray(d.summary) ? make('ul', {}, ...d.summary.map(x => make('li', {text: plain(x)}))) : null;
+  const rows = [];
+  for (const r of d.regions) for (const p of r.pairs || []) rows.push(Object.assign({region: r.name}, p));
+  const names = list => (Array.isArray(list) ? list : [list]).map(x => x && typeof x === 'object' ? x.name || JSON.stringify(x) : plain(x));
+  return [section('Difference', says, table('Aligned by structure: first trace against second.', [
+    ['region', 'Region'], ['relation', 'Relation'], [r => names(r.a), 'First'], [r => names(r.b), 'Second'],
+    ['us_a', 'First \u00b5s', micro], ['us_b', 'Second \u00b5s', micro], ['bytes_saved', 'Bytes saved', bytes]], rows, 400))];
+}
