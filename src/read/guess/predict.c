@@ -24,6 +24,8 @@ typedef struct sketch {
  * Eager GEMMs read plain weights; tuned ones read packed ones. */
 static const struct { double gemm, pointwise; } slack[EP_MODE_COUNT] = {{3.0, 3.5}, {3.0, 3.0}, {2.2, 2.5}};
 
+static const double BUSY_ENOUGH = 0.85;
+
 static ep_shape shape2(ep_dtype dtype, int64_t a, int64_t b) {
     return (ep_shape){.dtype = dtype, .ndim = 2, .sizes = {a, b}};
 }
@@ -169,11 +171,15 @@ static void add_times(const sketch *s, const ep_machine *m, ep_prediction *p) {
     p->bound.regime = memory_bound > p->bound.us / 2 ? EP_REGIME_MEMORY : EP_REGIME_COMPUTE;
     p->dispatch_us = dispatch_us(s, m);
     bool cpu = s->q->device.kind == EP_DEVICE_CPU;
+    /* As the analyses judge it: a device that is busy less than 85 % of the time waits for its host. On the CPU the two
+     * take turns, elsewhere they run side by side. A kernel usually takes between its bound and the guess's upper end. */
+    double usual = sqrt(p->low_us * p->high_us), pace = cpu ? usual + p->dispatch_us : fmax(usual, p->dispatch_us);
+    bool overhead = usual < BUSY_ENOUGH * pace;
     p->low_us += cpu ? 0.5 * p->dispatch_us : 0;
     p->high_us += (cpu ? 3 : 2) * p->dispatch_us;
     /* An estimate by instruction set may be off either way. */
     if (!m->measured) p->low_us *= 0.5, p->high_us *= 2;
-    p->regime = p->dispatch_us > p->bound.us ? EP_REGIME_OVERHEAD : p->bound.regime;
+    p->regime = overhead ? EP_REGIME_OVERHEAD : p->bound.regime;
     if (isnan(p->bound.us)) p->regime = p->bound.regime = EP_REGIME_UNKNOWN;
 }
 
