@@ -42,12 +42,26 @@
     detail(traces[k], -1);
     $('summary').replaceChildren(summaryOf(data.explain[k]));
     sectionCount = 0;
-    $('tables').replaceChildren(...[verdictTable(data.verdicts), ...diffTables(data.diff), ...explainTables(data.explain[k])].filter(Boolean));
+    $('tables').replaceChildren(...[verdictTable(data.verdicts, jumpTo), ...diffTables(data.diff), ...explainTables(data.explain[k])].filter(Boolean));
     const t = traces[k];
     $('cut').hidden = t.n === t.total;
     $('cut').textContent = `The timeline shows the ${t.n.toLocaleString('en')} longest of ${t.total.toLocaleString('en')} events; the tables count all of them.`;
     canvas.setAttribute('aria-label', `Timeline of ${t.label}: ${t.n} events in ${t.lanes.length} lanes over ${duration(t.to)}. The tables below say the same in text.`);
     search($('search').value, false);
+  }
+
+  // Verdicts are about the first trace; their events are found by name and start.
+  function jumpTo(event) {
+    if (current !== 0) { $('trace').value = 0; show(0); }
+    const t = traces[0];
+    for (let i = 0; i < t.n; i++) {
+      if (Math.abs(t.start[i] - event.start_us * 1e3) > 1 || t.names[t.name[i]] !== event.name) continue;
+      line.choose(i);
+      line.reveal(i, false);
+      canvas.scrollIntoView({block: 'center'});
+      canvas.focus({preventScroll: true});
+      return;
+    }
   }
 
   function search(text, move) {

@@ -290,9 +290,8 @@ static void columns_free(columns *c) {
 
 static void fill_columns(const page *p, columns *c, renumber *names, renumber *infos) {
     const ep_trace *t = p->f->trace;
-    int64_t origin = INT64_MAX;
-    for (uint32_t i = 0; i < p->n; i++)
-        if (t->ts[p->event[i]] < origin) origin = t->ts[p->event[i]];
+    /* The same zero as in every report: the trace's first span. What the profiler did before has a negative start. */
+    int64_t origin = p->f->span_start_ns;
     for (uint32_t i = 0; i < p->n; i++) {
         uint32_t row = p->event[i], launch = p->f->links->launch[row];
         c->kind[i] = t->kind[row];

@@ -84,6 +84,12 @@ function selftest({line, canvas, traces, $, isDark}) {
     sorted.click();
     check('a head sorts', sorted.parentElement.getAttribute('aria-sort') !== 'none');
   }
+  const shown = document.querySelector('#tables td.name button');
+  if (shown && t.n) {
+    line.choose(-1);
+    shown.click();
+    check('a verdict shows its event', s.chosen >= 0 && shown.textContent.startsWith(t.names[t.name[s.chosen]].slice(0, 80)));
+  }
   // Frames: from everything to a thousandth, moving; a pixel is read back so that the drawing is really done.
   const times = [], ink = canvas.getContext('2d');
   line.fit();

@@ -21,7 +21,7 @@ const bytes = v => {
   while (Math.abs(v) >= 1000 && k < 4) { v /= 1000; k++; }
   return v.toFixed(k ? 2 : 0) + ' ' + units[k];
 };
-const plain = v => v === null || v === undefined ? '' : Array.isArray(v) ? v.map(plain).join(', ') : typeof v === 'object' ? JSON.stringify(v) : String(v);
+const plain = v => v instanceof Node ? v.textContent : v === null || v === undefined ? '' : Array.isArray(v) ? v.map(plain).join(', ') : typeof v === 'object' ? JSON.stringify(v) : String(v);
 
 // columns: [key or function, head, format]; a format makes the column one of numbers.
 function table(caption, columns, rows, most) {
@@ -31,6 +31,7 @@ function table(caption, columns, rows, most) {
   const fill = list => body.replaceChildren(...list.map(row => make('tr', {}, ...columns.map((c, k) => {
     const v = value(row, c), text = c[2] ? c[2](v) : plain(v);
     const cell = make(k === 0 ? 'th' : 'td', {class: c[2] ? 'n' : 'name', text});
+    if (v instanceof Node) cell.replaceChildren(v);
     if (k === 0) { cell.scope = 'row'; cell.style.fontWeight = 'normal'; }
     if (c[3]) cell.classList.add(c[3](v));
     return cell;
@@ -82,11 +83,17 @@ function summaryOf(e) {
 
 const sum = (list, key) => list.reduce((n, r) => n + (isNumber(r[key]) ? r[key] : 0), 0);
 
-function verdictTable(v) {
+// `show` brings the event that broke a claim into the timeline.
+function verdictTable(v, show) {
   if (!v || !Array.isArray(v.verdicts)) return null;
   return section('Verdicts', table(`${plain(v.broken)} broken, ${plain(v.confirmed)} confirmed, ${plain(v.unknown)} unknown; the biggest surprise first.`, [
     ['claim', 'Claim'], ['verdict', 'Verdict', null, x => plain(x)], ['expected', 'Expected'], ['seen', 'Seen'],
-    [r => r.event && (r.event.name !== undefined ? `${r.event.name} at ${r.event.start_us} \u00b5s, ${r.event.lane}` : plain(r.event)), 'Shown by'],
+    [r => {
+      if (!r.event || r.event.name === undefined) return plain(r.event);
+      const b = make('button', {type: 'button', text: `${r.event.name.slice(0, 80)} at ${r.event.start_us} \u00b5s, ${r.event.lane}`});
+      b.addEventListener('click', () => show(r.event));
+      return b;
+    }, 'Shown by'],
     ['line', 'Line', whole]], v.verdicts));
 }
 

@@ -51,7 +51,10 @@ function makeTrace(d) {
   t.height = y + 4;
   t.from = 0;
   t.to = 1;
-  for (let i = 0; i < t.n; i++) t.to = Math.max(t.to, t.start[i] + t.dur[i]);
+  for (let i = 0; i < t.n; i++) {
+    t.from = Math.min(t.from, t.start[i]);
+    t.to = Math.max(t.to, t.start[i] + t.dur[i]);
+  }
   // The work of a call: link[] of device work names its call; the first one and a chain lead back.
   t.firstWork = new Int32Array(t.n).fill(-1);
   t.nextWork = new Int32Array(t.n).fill(-1);
@@ -79,6 +82,17 @@ function firstStartingAt(t, first, end, at) {
   return first;
 }
 
+function fromHsl(hue, saturation, light) {
+  const a = saturation * Math.min(light, 1 - light);
+  return [0, 8, 4].map(n => {
+    const k = (n + hue / 30) % 12;
+    return Math.round(255 * (light - a * Math.max(-1, Math.min(k - 3, 9 - k, 1))));
+  });
+}
+
+// As image data holds it on the little-endian machines that browsers run on.
+const pixel = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
+
 function makeTimeline(canvas, onChoose) {
   const ink = canvas.getContext('2d', {alpha: false});
   const s = {trace: null, from: 0, to: 1, scroll: 0, chosen: -1, hover: -1, matchNames: null, arrows: true, width: 800,
@@ -88,7 +102,10 @@ function makeTimeline(canvas, onChoose) {
     const css = getComputedStyle(document.documentElement);
     for (const name of ['back', 'ink', 'soft', 'line', 'panel', 'accent', 'choose']) s.colors[name] = css.getPropertyValue('--' + name).trim();
     const dark = parseInt(s.colors.back.slice(1, 3), 16) < 128;
-    s.shades = Array.from({length: 360}, (_, hue) => `hsl(${hue} ${dark ? '38% 36%' : '54% 75%'})`);
+    const rgb = Array.from({length: 360}, (_, hue) => dark ? fromHsl(hue, 0.38, 0.36) : fromHsl(hue, 0.54, 0.75));
+    s.shades = rgb.map(c => `rgb(${c.join(' ')})`);
+    s.pixels = Uint32Array.from(rgb, pixel);
+    s.dimPixel = pixel(dark ? [0x2b, 0x31, 0x3a] : [0xe4, 0xe8, 0xec]);
     s.colors.text = dark ? '#f4f6f8' : '#14171c';
     s.colors.dim = dark ? '#2b313a' : '#e4e8ec';
   }
@@ -144,38 +161,55 @@ function makeTimeline(canvas, onChoose) {
     }
   }
 
-  // Spans of a pixel or more are drawn as they are; what is smaller becomes marks of whole pixels, and equal marks side by
-  // side become one rectangle.
+  // Marks of whole pixels for what is smaller than one: a row of colours for each track, put on the canvas in one go.
+  const strip = {canvas: document.createElement('canvas'), ink: null, image: null, pixels: null, rows: []};
+  function stripFor(rows) {
+    const width = Math.max(1, Math.ceil(s.width)), height = Math.max(1, rows);
+    if (!strip.image || strip.image.width !== width || strip.image.height < height) {
+      strip.canvas.width = width;
+      strip.canvas.height = height;
+      strip.ink = strip.canvas.getContext('2d');
+      strip.image = strip.ink.createImageData(width, height);
+      strip.pixels = new Uint32Array(strip.image.data.buffer);
+    }
+    strip.rows.length = 0;
+  }
+  function putStrip() {
+    if (!strip.rows.length) return;
+    strip.ink.putImageData(strip.image, 0, 0);
+    ink.imageSmoothingEnabled = false;
+    strip.rows.forEach((y, row) => ink.drawImage(strip.canvas, 0, row, strip.image.width, 1, 0, y, strip.image.width, ROW - 2));
+  }
+
+  // Spans of a pixel or more are drawn as they are.
   function drawTrack(t, track, y) {
-    const scale = (s.width - LABEL) / (s.to - s.from), colors = s.colors;
-    let i = firstEndingAfter(t, track.first, track.end, s.from), drawn = 0, runFrom = 0, runTo = -1, runColor = '';
-    const flush = () => {
-      if (runTo > runFrom) { ink.fillStyle = runColor; ink.fillRect(runFrom, y, runTo - runFrom, ROW - 2); drawn++; }
-      runTo = -1;
-    };
+    const scale = (s.width - LABEL) / (s.to - s.from), colors = s.colors, width = strip.image.width;
+    let i = firstEndingAfter(t, track.first, track.end, s.from), drawn = 0, row = -1, last = '';
     while (i < track.end && t.start[i] < s.to) {
       const x0 = Math.max(LABEL, LABEL + (t.start[i] - s.from) * scale);
-      const x1 = Math.min(s.width, LABEL + (t.start[i] + t.dur[i] - s.from) * scale), width = x1 - x0;
-      const off = s.matchNames && !s.matchNames[t.name[i]], color = off ? colors.dim : s.shades[t.shade[t.name[i]]];
-      if (width < 1) {
-        const pixel = Math.floor(x0);
-        if (pixel !== runTo || color !== runColor) { flush(); runFrom = pixel; runColor = color; }
-        runTo = pixel + 1;
+      const x1 = Math.min(s.width, LABEL + (t.start[i] + t.dur[i] - s.from) * scale), wide = x1 - x0;
+      const off = s.matchNames && !s.matchNames[t.name[i]], shade = t.shade[t.name[i]];
+      drawn++;
+      if (wide < 1) {
+        const pixel = Math.min(width - 1, Math.floor(x0));
+        if (row < 0) {
+          row = strip.rows.push(y) - 1;
+          strip.pixels.fill(0, row * width, (row + 1) * width);
+        }
+        strip.pixels[row * width + pixel] = off ? s.dimPixel : s.pixels[shade];
         i = firstStartingAt(t, i + 1, track.end, s.from + (pixel + 1 - LABEL) / scale);
         continue;
       }
-      flush();
-      ink.fillStyle = color;
-      ink.fillRect(x0, y, width - (width > 3 ? 0.5 : 0), ROW - 2);
-      drawn++;
-      if (width > 34) {
-        ink.fillStyle = off ? colors.soft : colors.text;
-        const room = Math.floor((width - 6) / 6.2), name = t.shown[t.name[i]];
+      const color = off ? colors.dim : s.shades[shade];
+      if (color !== last) ink.fillStyle = last = color;
+      ink.fillRect(x0, y, wide - (wide > 3 ? 0.5 : 0), ROW - 2);
+      if (wide > 34) {
+        ink.fillStyle = last = off ? colors.soft : colors.text;
+        const room = Math.floor((wide - 6) / 6.2), name = t.shown[t.name[i]];
         ink.fillText(name.length > room ? name.slice(0, Math.max(1, room - 1)) + '\u2026' : name, x0 + 3, y + 12);
       }
       i++;
     }
-    flush();
     return drawn;
   }
 
@@ -262,10 +296,10 @@ function makeTimeline(canvas, onChoose) {
     ink.beginPath();
     ink.rect(LABEL, HEAD - 4, s.width - LABEL, s.height);
     ink.clip();
-    for (const track of t.tracks) {
-      const y = track.y - s.scroll;
-      if (y + ROW >= HEAD && y <= s.height) drawn += drawTrack(t, track, y);
-    }
+    const visible = t.tracks.filter(track => track.y - s.scroll + ROW >= HEAD && track.y - s.scroll <= s.height);
+    stripFor(visible.length);
+    for (const track of visible) drawn += drawTrack(t, track, track.y - s.scroll);
+    putStrip();
     if (s.arrows) drawArrows(t);
     drawChosenArrows(t);
     outline(t, s.hover, s.colors.accent);
