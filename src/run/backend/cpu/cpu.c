@@ -12,6 +12,8 @@ static void choose(ep_cpu_state *s) {
     for (int d = 0; d < EP_DTYPE_COUNT; d++) {
         const ep_cpu_row *r = ep_cpu_select(EP_CPU_POINTWISE, (ep_dtype)d, s->isa);
         s->pointwise[d] = r ? r->table : NULL;
+        r = ep_cpu_select(EP_CPU_ROWS, (ep_dtype)d, s->isa);
+        s->rows[d] = r ? r->table : NULL;
     }
 }
 
@@ -19,6 +21,7 @@ static void cpu_close(ep_backend *b) {
     ep_cpu_state *s = b->state;
     if (!s) return;
     ep_tuned_scratch_destroy(s->tuned);
+    ep_gemm_cache_destroy(s->gemms);
     ep_cpu_pool_close(s->pool);
     free(s);
     b->state = NULL;
@@ -34,6 +37,7 @@ static ep_status cpu_open(int index, int threads, ep_error *err, ep_backend *out
     out->state = s;
     out->threads = threads;
     ep_status status = ep_cpu_pool_create(err, &s->pool);
+    if (status == EP_OK) status = ep_gemm_cache_create(err, &s->gemms);
     if (status != EP_OK) cpu_close(out);
     return status;
 }
@@ -78,6 +82,10 @@ const ep_backend_ops ep_backend_cpu = {
     .pack_save = ep_tuned_pack_save,
     .pack_load = ep_tuned_pack_load,
     .pack_describe = ep_tuned_pack_describe,
+    .copy = ep_cpu_copy,
+    .gemm = ep_cpu_gemm,
+    .reduce = ep_cpu_reduce,
+    .norm = ep_cpu_norm,
     .module_load = ep_cpu_module_load,
     .module_free = ep_cpu_module_free,
     .module_symbol = ep_cpu_module_symbol,

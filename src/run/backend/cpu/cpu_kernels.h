@@ -29,8 +29,8 @@ struct ep_row_table {
     ep_reduce_row_fn sum, amax;
     ep_norm_row_fn softmax, layer_norm, rms_norm;
     ep_cast_fn to_f32, from_f32;
-    const char *sum_name, *mean_name, *amax_name, *softmax_name, *layer_norm_name, *rms_norm_name, *to_f32_name,
-        *from_f32_name;
+    const char *sum_name, *mean_name, *amax_name, *softmax_name, *layer_norm_name, *rms_norm_name;
+    const char *cast_name; /* with the result's dtype */
 };
 typedef struct ep_row_table ep_row_table;
 

@@ -10,24 +10,9 @@
 #include <stdint.h>
 
 #include "run/backend/cpu/cpu_kernels.h"
-
-#define PASTE_(a, b) a##b
-#define PASTE(a, b) PASTE_(a, b)
-#define LOAD PASTE(v_load_, DT)
-#define LOAD_N(p, n) PASTE(PASTE(v_load_, DT), _n)(p, n)
-#define STORE PASTE(v_store_, DT)
-#define STORE_N(p, v, n) PASTE(PASTE(v_store_, DT), _n)(p, v, n)
-#define v_load_f32 v_load
-#define v_load_f32_n v_load_n
-#define v_store_f32 v_store
-#define v_store_f32_n v_store_n
-#define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
+#include "run/backend/cpu/kernels/vector_io.h"
 
 enum { UNROLL = 4 };
-
-#define AT(p, i) ((const char *)(p) + (i)*SIZE)
-#define OUT_AT(p, i) ((char *)(p) + (i)*SIZE)
 
 /* One loop over n elements. A, B, C: how operand vectors come to be at element i, whole and partial. */
 #define LOOP(f, A, B, C, A_N, B_N, C_N)                                                                                \

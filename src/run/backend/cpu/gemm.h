@@ -1,0 +1,24 @@
+/* The parts of a CPU matrix product: oneDNN's primitives cached by problem, our small kernel, and the pass that applies
+ * what neither can do to the rounding contract's letter. */
+#ifndef EP_RUN_BACKEND_CPU_GEMM_H
+#define EP_RUN_BACKEND_CPU_GEMM_H
+
+#include "cpu.h"
+
+/* One product sum_k a[m,k] b[k,n] (+ bias[n]) in f32, rounded once to out_dtype. Operands have a stride of 1 in one of
+ * their two dims and no stride of 0; bias is adjacent. All fields are 64-bit so that the struct is its own key. */
+typedef struct ep_gemm_problem {
+    int64_t batch, m, n, k;
+    int64_t a_batch, a_row, a_col, b_batch, b_row, b_col, out_batch, out_row;
+    int64_t dtype, out_dtype, has_bias, threads;
+} ep_gemm_problem;
+
+typedef struct ep_gemm_entry ep_gemm_entry;
+
+/* gemm_onednn.c. NULL in *out (with EP_OK) where oneDNN has no kernel for the problem. */
+ep_status ep_gemm_find(ep_gemm_cache *c, const ep_gemm_problem *p, ep_error *err, ep_gemm_entry **out);
+ep_status ep_gemm_execute(ep_gemm_cache *c, ep_gemm_entry *e, const void *a, const void *b, const void *bias, void *out,
+                          ep_error *err);
+const char *ep_gemm_isa_name(const ep_gemm_entry *e); /* "onednn_avx512bf16", a literal */
+
+#endif

@@ -1,0 +1,9 @@
+/* Reductions, norms and casts of rows of bf16 on AVX-512 with AVX512_BF16. */
+#include "base/simd/simd_avx512.h"
+#include "base/simd/vmath.h"
+
+#define DT bf16
+#define SIZE 2
+#define FAMILY ep_bf16_rows_avx512bf16_u64
+#define SUFFIX "avx512bf16_u64"
+#include "run/backend/cpu/kernels/rows_template.h"

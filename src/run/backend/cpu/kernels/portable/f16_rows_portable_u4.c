@@ -1,0 +1,9 @@
+/* Reductions, norms and casts of rows of f16 on any processor. */
+#include "base/simd/simd_scalar.h"
+#include "base/simd/vmath.h"
+
+#define DT f16
+#define SIZE 2
+#define FAMILY ep_f16_rows_portable_u4
+#define SUFFIX "portable_u4"
+#include "run/backend/cpu/kernels/rows_template.h"
