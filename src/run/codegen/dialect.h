@@ -11,6 +11,7 @@ typedef struct ep_dialect {
     const char *lane;   /* appended to loaded and to-be-stored names: "" or "[k]" */
     const char *round;  /* format of rounding: dtype name, expression */
     const char *number; /* format of a constant */
+    bool one_part;      /* a reducing walk has no tail of its own */
     /* The text in front of all kernels of a file. */
     void (*preamble)(ep_text *t, ep_isa isa);
     /* From the head to where p0, p1 ... point at the item's row and `first`, `last` bound its inner elements. */
@@ -21,6 +22,7 @@ typedef struct ep_dialect {
     void (*walk_close)(ep_text *t, const ep_loop *l);
     void (*lanes_open)(ep_text *t); /* optional: around what is computed between loads and stores */
     void (*lanes_close)(ep_text *t);
+    void (*declare_store)(ep_text *t, const ep_stmt *s); /* with the lanes: where they leave what will be stored */
     void (*load)(ep_text *t, const ep_loop *l, const ep_stmt *s, int number, bool tail);
     void (*store)(ep_text *t, const ep_loop *l, const ep_stmt *s, const char *what, bool tail);
     /* A walk that reduces goes by blocks and, inside, by groups of vectors: its parts `group` and tail. */

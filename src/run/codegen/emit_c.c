@@ -9,7 +9,7 @@ const char *ep_emit_name(const ep_loop *l, int number, char buffer[48]) {
     switch (s->kind) {
     case EP_STMT_LOAD: snprintf(buffer, 48, "x%d", s->operand); break;
     case EP_STMT_CONST: snprintf(buffer, 48, "c%d", number); break;
-    case EP_STMT_COUNT: snprintf(buffer, 48, "count"); break;
+    case EP_STMT_COUNT: snprintf(buffer, 48, "count%d", number); break;
     case EP_STMT_ROUND: snprintf(buffer, 48, "r%d", number); break;
     case EP_STMT_FMA: snprintf(buffer, 48, "fma%d", number); break;
     case EP_STMT_REDUCE: snprintf(buffer, 48, "%s%d", s->op == EP_OP_AMAX ? "top" : "sum", number); break;
@@ -47,7 +47,10 @@ static void computed(const ep_dialect *d, const ep_loop *l, int number, ep_text 
     const ep_stmt *s = &l->stmts[number];
     char name[48], in[64];
     ep_text_printf(t, "const %s %s = ", d->vec, ep_emit_name(l, number, name));
-    if (s->kind == EP_STMT_OP) formula(d, l, s, t);
+    if (s->kind == EP_STMT_OP && s->op == EP_OP_SILU && d->one_part)
+        ep_text_printf(t, "v_silu(%s)", use(d, l, s->in[0], in)); /* as that backend's eager kernel has it */
+    else if (s->kind == EP_STMT_OP)
+        formula(d, l, s, t);
     if (s->kind == EP_STMT_CONST) ep_text_printf(t, d->number, s->number);
     if (s->kind == EP_STMT_COUNT) ep_text_add(t, "K(n)");
     if (s->kind == EP_STMT_FMA) {
@@ -75,6 +78,8 @@ static void walk_body(const ep_dialect *d, const ep_loop *l, const bool *need, b
     char name[64];
     for (int i = 0; i < l->stmt_count; i++)
         if (need[i] && l->stmts[i].kind == EP_STMT_LOAD) d->load(t, l, &l->stmts[i], i, tail);
+    for (int i = 0; i < l->stmt_count && d->declare_store; i++)
+        if (need[i] && l->stmts[i].kind == EP_STMT_STORE) d->declare_store(t, &l->stmts[i]);
     if (d->lanes_open) d->lanes_open(t);
     for (int i = 0; i < l->stmt_count; i++) {
         const ep_stmt *s = &l->stmts[i];
@@ -104,7 +109,7 @@ static void for_reductions(const ep_loop *l, const bool *need, ep_text *t,
 static void reducing_walk(const ep_dialect *d, const ep_loop *l, const bool *need, ep_text *t) {
     for_reductions(l, need, t, d->reduce_begin);
     d->blocks_open(t);
-    for (int tail = 0; tail < 2; tail++) {
+    for (int tail = 0; tail < (d->one_part ? 1 : 2); tail++) {
         d->block_open(t, tail);
         walk_body(d, l, need, tail, t);
         d->block_close(t, tail);

@@ -51,19 +51,21 @@ static ep_status domain_strides(const builder *b, const ep_value *v, bool row, i
     return EP_OK;
 }
 
-static int add_operand(builder *b, int32_t value, ep_dtype dtype, bool output, const int64_t *strides) {
+static int add_operand(builder *b, int32_t value, bool output, bool row, const int64_t *strides) {
     ep_loop *l = b->l;
     const ep_value *v = &b->g->values[value];
     for (int i = 0; i < l->operand_count; i++) {
-        const ep_loop_operand *o = &l->operands[i];
+        ep_loop_operand *o = &l->operands[i];
         const ep_value *w = &b->g->values[o->value];
-        if (!output && !o->output && ep_graph_root(b->g, o->value) == ep_graph_root(b->g, value) &&
-            v->offset == w->offset && !memcmp(o->strides, strides, sizeof o->strides))
-            return i;
+        if (output || o->output || ep_graph_root(b->g, o->value) != ep_graph_root(b->g, value) ||
+            v->offset != w->offset || memcmp(o->strides, strides, sizeof o->strides))
+            continue;
+        o->row |= row;
+        return i;
     }
     if (l->operand_count == EP_LOOP_OPERANDS) return -1;
     ep_loop_operand *o = &l->operands[l->operand_count];
-    *o = (ep_loop_operand){value, dtype, EP_WALK_NEXT, output, {0}};
+    *o = (ep_loop_operand){value, v->dtype, EP_WALK_NEXT, output, row, {0}};
     memcpy(o->strides, strides, sizeof o->strides);
     return l->operand_count++;
 }
@@ -83,7 +85,7 @@ static ep_status input_stmt(builder *b, int32_t value, bool row, int reader_dims
     }
     int64_t strides[EP_MAX_DIMS];
     EP_TRY(domain_strides(b, &b->g->values[value], row, reader_dims, strides, err));
-    int o = add_operand(b, value, b->g->values[value].dtype, false, strides);
+    int o = add_operand(b, value, false, row, strides);
     *out = o < 0 ? -1 : load(b, o);
     return *out < 0 ? ep_fail(err, EP_ERROR_UNSUPPORTED, "a group of more than %d operands", EP_LOOP_OPERANDS) : EP_OK;
 }
@@ -128,7 +130,7 @@ static ep_status store(builder *b, int member, ep_error *err) {
     if (!read_outside(b->g, value, b->id)) return EP_OK;
     int64_t strides[EP_MAX_DIMS];
     EP_TRY(domain_strides(b, v, b->row_shape[member], v->ndim, strides, err));
-    int o = add_operand(b, value, v->dtype, true, strides), x = b->made[member];
+    int o = add_operand(b, value, true, b->row_shape[member], strides), x = b->made[member];
     /* The store rounds; rounding before it to the same dtype is lost work. */
     if (b->l->stmts[x].kind == EP_STMT_ROUND && b->l->stmts[x].dtype == v->dtype) x = b->l->stmts[x].in[0];
     ep_stmt s = {.kind = EP_STMT_STORE, .in = {x}, .operand = o, .dtype = v->dtype, .row = b->row_shape[member]};
@@ -165,13 +167,10 @@ static void classify(ep_loop *l) {
     for (int k = 0; k < l->operand_count; k++) {
         ep_loop_operand *o = &l->operands[k];
         int64_t stride = o->strides[l->outer];
-        bool row = false;
-        for (int i = 0; i < l->stmt_count; i++)
-            row |= l->stmts[i].kind == EP_STMT_STORE && l->stmts[i].operand == k && l->stmts[i].row;
-        if (o->output)
-            o->walk = row ? EP_WALK_ONCE : EP_WALK_NEXT;
-        else
-            o->walk = n == 1 || stride == 1 ? EP_WALK_NEXT : stride == 0 ? EP_WALK_ONCE : EP_WALK_STRIDED;
+        o->walk = o->row                               ? EP_WALK_ONCE
+                  : o->output || n == 1 || stride == 1 ? EP_WALK_NEXT
+                  : stride == 0                        ? EP_WALK_ONCE
+                                                       : EP_WALK_STRIDED;
     }
 }
 

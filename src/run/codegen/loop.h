@@ -30,6 +30,7 @@ typedef struct ep_loop_operand {
     ep_dtype dtype;
     ep_walk_class walk;
     bool output;
+    bool row;                     /* read by something that is one value a row */
     int64_t strides[EP_MAX_DIMS]; /* elements: outer dims, then at [outer] the inner one */
 } ep_loop_operand;
 

@@ -24,5 +24,6 @@ typedef struct ep_toolchain {
 } ep_toolchain;
 
 extern const ep_toolchain ep_toolchain_cc;
+extern const ep_toolchain ep_toolchain_nvrtc;
 
 #endif

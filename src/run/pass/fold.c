@@ -57,6 +57,14 @@ static bool is_output(const ep_graph *g, int32_t v) {
     return false;
 }
 
+/* Readers may take another way, with other bits, where elements lie otherwise. */
+static bool same_layout(const ep_graph *g, int32_t a, int32_t b) {
+    const ep_value *x = &g->values[a], *y = &g->values[b];
+    for (int i = 0; i < x->ndim; i++)
+        if (x->sizes[i] > 1 && x->strides[i] != y->strides[i]) return false;
+    return true;
+}
+
 /* Views of a replaced value point into the other one's memory only if both are laid out alike. */
 static bool has_views(const ep_graph *g, int32_t v) {
     for (size_t i = 0; i < g->value_count; i++)
@@ -72,7 +80,10 @@ ep_status ep_pass_fold(ep_graph *g, ep_error *err) {
         if (n->op == EP_OP_ABS && n->kind == EP_NODE_OP) n->inputs[0] = through_sign(g, n->inputs[0]);
         int32_t same = equals(g, n);
         /* An output has memory of its own, so what it equals must be made by an op as well. */
-        if (same < 0 || (n->kind == EP_NODE_OP && (is_output(g, n->output) || has_views(g, n->output)))) continue;
+        if (same < 0) continue;
+        if (n->kind == EP_NODE_OP &&
+            (is_output(g, n->output) || has_views(g, n->output) || !same_layout(g, n->output, same)))
+            continue;
         ep_graph_replace(g, n->output, same);
         n->dead = true;
     }

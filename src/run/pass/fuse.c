@@ -169,9 +169,10 @@ static const char *illegal(fuser *f, int32_t group) {
     for (size_t i = 0; i < count; i++) {
         const ep_node *n = &g->nodes[members[i]];
         const ep_value *out = &g->values[n->output];
-        bool reduce = ep_op_get(n->op)->kind == EP_KIND_REDUCE;
+        ep_op_kind kind = ep_op_get(n->op)->kind;
+        bool reduce = kind == EP_KIND_REDUCE, may_be_row = p->reduces && kind != EP_KIND_NORM && is_row(p, out);
         f->row[members[i]] = reduce || !is_full(p, out);
-        if (reduce ? !is_full(p, &g->values[n->inputs[0]]) : !is_full(p, out) && !(p->reduces && is_row(p, out)))
+        if (reduce ? !is_full(p, &g->values[n->inputs[0]]) : !is_full(p, out) && !may_be_row)
             return "their shapes differ";
         if (p->reduces && p->ndim < 1) return "a scalar has no last dim";
         for (int k = 0; k < n->input_count; k++)

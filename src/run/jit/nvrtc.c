@@ -1,0 +1,102 @@
+/* NVIDIA's run-time compiler, opened at run time: CUDA C -> cubin. Without the library it says so. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "toolchain.h"
+
+typedef struct program *program;
+typedef struct nvrtc {
+    void *library;
+    int (*version)(int *major, int *minor);
+    int (*create)(program *p, const char *source, const char *name, int headers, const char *const *texts,
+                  const char *const *names);
+    int (*compile)(program p, int count, const char *const *options);
+    int (*log_size)(program p, size_t *size);
+    int (*log)(program p, char *text);
+    int (*cubin_size)(program p, size_t *size);
+    int (*cubin)(program p, char *image);
+    int (*destroy)(program *p);
+} nvrtc;
+
+static nvrtc api;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void open_library(void) {
+    static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so",
+                                        "libnvrtc.so"};
+    for (size_t i = 0; i < sizeof names / sizeof *names && !api.library; i++)
+        api.library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    const struct {
+        const char *name;
+        void *at;
+    } symbols[] = {{"nvrtcVersion", &api.version},        {"nvrtcCreateProgram", &api.create},
+                   {"nvrtcCompileProgram", &api.compile}, {"nvrtcGetProgramLogSize", &api.log_size},
+                   {"nvrtcGetProgramLog", &api.log},      {"nvrtcGetCUBINSize", &api.cubin_size},
+                   {"nvrtcGetCUBIN", &api.cubin},         {"nvrtcDestroyProgram", &api.destroy}};
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols && api.library; i++) {
+        void *f = dlsym(api.library, symbols[i].name);
+        memcpy(symbols[i].at, &f, sizeof f);
+        if (f) continue;
+        dlclose(api.library);
+        api.library = NULL;
+    }
+}
+
+static ep_status need(ep_error *err) {
+    pthread_once(&once, open_library);
+    return api.library ? EP_OK : ep_fail(err, EP_ERROR_COMPILER, "NVRTC (libnvrtc) is not on this machine");
+}
+
+/* Contraction is left on, as it is for the ahead-of-time kernels, so that equal formulas give equal bits. */
+static const char *const flags[] = {"--std=c++17", "-default-device", "-w"};
+enum { FLAGS = sizeof flags / sizeof *flags };
+
+static ep_status identity(const ep_build *b, ep_error *err, ep_hasher *h) {
+    int version[2] = {0, 0};
+    EP_TRY(need(err));
+    api.version(&version[0], &version[1]);
+    ep_hasher_add(h, version, sizeof version);
+    ep_hasher_add(h, b->arch, strlen(b->arch));
+    for (int i = 0; i < FLAGS; i++) ep_hasher_add(h, flags[i], strlen(flags[i]) + 1);
+    return EP_OK;
+}
+
+static ep_status failure(program p, ep_error *err) {
+    size_t size = 0;
+    char *text = api.log_size(p, &size) == 0 && size ? malloc(size + 1) : NULL;
+    if (text && api.log(p, text) != 0) text[0] = 0;
+    ep_status s = ep_fail(err, EP_ERROR_COMPILER, "NVRTC failed: %.350s", text ? text : "");
+    free(text);
+    return s;
+}
+
+static ep_status take_cubin(program p, ep_error *err, void **image, size_t *size) {
+    if (api.cubin_size(p, size) != 0 || *size == 0) return failure(p, err);
+    void *data = malloc(*size);
+    if (!data) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "a cubin of %zu bytes", *size);
+    if (api.cubin(p, data) != 0) {
+        free(data);
+        return failure(p, err);
+    }
+    *image = data;
+    return EP_OK;
+}
+
+static ep_status build(const ep_build *b, ep_error *err, void **image, size_t *size) {
+    char arch[64];
+    const char *options[FLAGS + 1] = {arch};
+    program p;
+    EP_TRY(need(err));
+    snprintf(arch, sizeof arch, "--gpu-architecture=%s", b->arch);
+    for (int i = 0; i < FLAGS; i++) options[i + 1] = flags[i];
+    if (api.create(&p, b->source, "epilogue_kernels.cu", 0, NULL, NULL) != 0)
+        return ep_fail(err, EP_ERROR_COMPILER, "NVRTC could not take the source");
+    ep_status s = api.compile(p, FLAGS + 1, options) == 0 ? take_cubin(p, err, image, size) : failure(p, err);
+    api.destroy(&p);
+    return s;
+}
+
+const ep_toolchain ep_toolchain_nvrtc = {"nvrtc", identity, build};
