@@ -1,0 +1,27 @@
+/* The guess before, the verdicts after. */
+#include <string.h>
+
+#include "run.h"
+
+bool run_predict(const run_request *q, const run_setup *s, ep_mode mode, run_result *r) {
+    ep_block_request b;
+    ep_error err = {0};
+    run_block_request(q, s, mode, &b);
+    r->predicted = ep_predict_block(&b, &s->machine, &err, &r->prediction) == EP_OK;
+    ep_status status =
+        q->guess ? ep_guess_read(q->guess, &err, &r->guess) : ep_guess_predict(&b, &s->machine, &err, &r->guess);
+    if (status == EP_OK) return true;
+    if (q->guess) {
+        epi_fail(q->guess, &err);
+        return false;
+    }
+    snprintf(r->verdict_why, sizeof r->verdict_why, "%s", err.message);
+    return true;
+}
+
+void run_judge(run_result *r) {
+    ep_error err = {0};
+    if (!r->guess || !r->trace) return;
+    if (ep_guess_check(r->guess, r->trace, NULL, &err, &r->verdicts) != EP_OK)
+        snprintf(r->verdict_why, sizeof r->verdict_why, "%s", err.message);
+}
