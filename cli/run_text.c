@@ -72,8 +72,8 @@ void run_show_prediction(const run_result *r, ep_mode mode, const run_setup *s) 
            p->gemms == 1 ? "" : "s", p->pointwise);
     printf("  work     %s, %s read and written\n", run_amount_text((double)p->work.flops, "FLOP", a),
            run_amount_text((double)(p->work.bytes_read + p->work.bytes_written), "B", b));
-    printf("  time     %s to %s (least possible by the %s ceilings: %s)\n", run_time_text(p->low_us, a),
-           run_time_text(p->high_us, b), s->machine.measured ? "measured" : "estimated", run_time_text(p->bound.us, c));
+    printf("  time     %s to %s (least possible: %s, %s)\n", run_time_text(p->low_us, a), run_time_text(p->high_us, b),
+           run_time_text(p->bound.us, c), s->machine.measured ? "by measured ceilings" : "by estimates");
     printf("  bound by %s\n", p->regime == EP_REGIME_COMPUTE    ? "compute: the arithmetic takes longest"
                               : p->regime == EP_REGIME_MEMORY   ? "memory: moving the bytes takes longest"
                               : p->regime == EP_REGIME_OVERHEAD ? "overhead: the host's work takes longest"
@@ -157,13 +157,41 @@ ep_regime run_seen_regime(const run_request *q, const run_setup *s, const run_re
 }
 
 static const char *short_claim(const char *claim) {
-    static const char region[] = "region step: ";
+    static const char region[] = "step: ";
     return strncmp(claim, region, sizeof region - 1) == 0 ? claim + sizeof region - 1 : claim;
+}
+
+/* The figure without the words around it: "5 in each of 5 instances" is 5. */
+static int short_seen(const char *seen) {
+    const char *each = strstr(seen, " in each of "), *more = strstr(seen, " (");
+    if (each && (!more || each < more)) more = each;
+    int n = more ? (int)(more - seen) : (int)strlen(seen);
+    return n > 30 ? 30 : n;
 }
 
 static void verdict_line(const ep_verdict *v) {
     static const char *const marks[] = {"yes", "NO ", " ? "};
-    printf("  %s  %-44.44s %s\n", marks[v->kind], short_claim(v->claim), v->seen ? v->seen : "");
+    const char *seen = v->seen ? v->seen : "";
+    printf("  %s  %-40.40s %.*s\n", marks[v->kind], short_claim(v->claim), short_seen(seen), seen);
+}
+
+/* Words at most `width` columns wide, every line but the first indented. */
+static void wrap(const char *text, int column, int indent, int width) {
+    bool first = true;
+    while (*text) {
+        int n = (int)strcspn(text, " ");
+        if (!first && column + 1 + n > width) {
+            printf("\n%*s", indent, "");
+            column = indent;
+            first = true;
+        }
+        printf("%s%.*s", first ? "" : " ", n, text);
+        column += n + !first;
+        first = false;
+        text += n;
+        if (*text) text++;
+    }
+    putchar('\n');
 }
 
 /* The kernel that is furthest from its ceiling, in time: where a slow step was lost. */
@@ -181,13 +209,22 @@ static const run_kernel *slowest(const run_result *r) {
 }
 
 static void surprise(int number, const ep_verdict *v, const run_result *r) {
-    char a[24], b[24];
-    printf("  %d. The guess was \"%s\"; seen: %s.\n", number, short_claim(v->claim), v->seen ? v->seen : "nothing");
-    if (v->event) printf("     first seen at %s\n", v->event);
+    char a[24], b[24], text[1024];
+    snprintf(text, sizeof text, "The guess was \"%s\". Seen: %s.", short_claim(v->claim),
+             v->seen ? v->seen : "nothing");
+    printf("  %d. ", number);
+    wrap(text, 5, 5, 80);
     const run_kernel *k = strstr(v->claim, "time") ? slowest(r) : NULL;
-    if (k)
-        printf("     Most of the time was lost in %s:\n     %s, where %s is possible.\n", k->name,
-               run_time_text(k->us, a), run_time_text(k->bound_us, b));
+    if (k && k->us > 0.2 * r->kernel_us) {
+        snprintf(text, sizeof text, "Most of the lost time is in %s: it took %s where %s is possible.", k->name,
+                 run_time_text(k->us, a), run_time_text(k->bound_us, b));
+        printf("     ");
+        wrap(text, 5, 5, 80);
+    } else if (v->event && *v->event) {
+        snprintf(text, sizeof text, "First seen at %s.", v->event);
+        printf("     ");
+        wrap(text, 5, 5, 80);
+    }
 }
 
 static bool is_pointwise(const char *name) {
@@ -222,7 +259,8 @@ void run_show_verdicts(const run_result *r, ep_mode mode) {
         return;
     }
     ep_verdicts_totals(r->verdicts, &yes, &no, &unknown);
-    printf("\nLOOK %s: what was guessed, and what was seen\n", run_mode_names[mode]);
+    printf("\nLOOK %s: did the guess hold?\n", run_mode_names[mode]);
+    printf("       %-40s %s\n", "guessed", "seen in each step");
     for (size_t i = 0; i < ep_verdicts_count(r->verdicts); i++)
         if (ep_verdicts_get(r->verdicts, i, &v) == EP_OK) verdict_line(&v);
     if (no)

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# needs: run
+# epi run: the guess, the run and the verdict in 80 columns; the JSON of the contract with true counts; refusals.
+set -euo pipefail
+epi=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export XDG_CACHE_HOME=$work/cache OMP_NUM_THREADS=2
+fail() { echo "run.sh: $*"; exit 1; }
+small="--batch 2 --seq 5 --dim 32 --hidden 48 --active 2 --warmup 1"
+
+# needs.md 53: the guess comes first, and says what a person would count by hand.
+out=$("$epi" run geglu $small --dtype f32)
+for part in "GUESS eager" "11, of which 3 are views" "5: 3 matrix products (GEMM), 2 pointwise" "RAN eager" \
+            "LOOK eager" "kernels = 5" "error    at most" "profiler"; do
+    grep -qF "$part" <<<"$out" || fail "no '$part' in: $out"
+done
+[ "$(grep -n 'GUESS eager' <<<"$out" | cut -d: -f1)" -lt "$(grep -n 'RAN eager' <<<"$out" | cut -d: -f1)" ] || fail "the guess comes after the run"
+awk 'length($0) > 80 { print "too wide: " $0; bad = 1 } END { exit bad }' <<<"$out" || fail "lines over 80 columns"
+
+# The contract's keys, and true counts: linear -> t -> addmm, one kernel.
+json=$("$epi" run linear --bias --json $small --hidden 48 2>/dev/null || true)
+[ -z "$json" ] || fail "linear took --hidden"
+json=$("$epi" run linear --bias --json --batch 2 --seq 5 --dim 32 --out 64 --active 2)
+for key in block device dtype shape machine peak_gflops bandwidth_gbs modes mode step_us median min max kernel_us \
+           dispatch_us bytes flops bound_us compile entries recompiles cold_us waited_us error max_abs max_rel vs kernels \
+           name count us trace verdicts claim line verdict expected seen event report; do
+    grep -q "\"$key\":" <<<"$json" || fail "no key '$key' in the JSON"
+done
+for fact in '"kernels_per_step": 1,' '"ops_per_step": 3,' '"views_per_step": 1,' '"launches_per_step": 1,' \
+            '"flops": 41600,' '"bytes": 6144,' '"vs": "f64"' '"hidden": null' '"report": null'; do
+    grep -qF "$fact" <<<"$json" || fail "no '$fact' in: $json"
+done
+json=$("$epi" run geglu $small --json)
+for fact in '"kernels_per_step": 5,' '"ops_per_step": 11,' '"views_per_step": 3,'; do
+    grep -qF "$fact" <<<"$json" || fail "no '$fact' for geglu"
+done
+
+# needs.md 1: an empty batch launches nothing.
+json=$("$epi" run mlp --json --batch 0 --dim 32 --hidden 48 --active 2)
+grep -qF '"kernels_per_step": 0,' <<<"$json" || fail "an empty batch launched a kernel"
+
+# A guess of one's own: a wrong one is shown as wrong and gives exit code 1.
+printf 'region step\n  kernels = 5\n' >"$work/right.guess"
+printf 'region step\n  kernels = 4\n' >"$work/wrong.guess"
+printf 'region step\n  kernels is four\n' >"$work/broken.guess"
+"$epi" run geglu $small --guess "$work/right.guess" >/dev/null || fail "a right guess gave $?"
+code=0; out=$("$epi" run geglu $small --guess "$work/wrong.guess") || code=$?
+[ $code -eq 1 ] || fail "a wrong guess gave $code"
+grep -q "SURPRISE" <<<"$out" || fail "a wrong guess is no surprise"
+code=0; "$epi" run geglu $small --guess "$work/broken.guess" >/dev/null 2>"$work/err" || code=$?
+[ $code -eq 2 ] || fail "a guess that does not parse gave $code"
+grep -q ":2:" "$work/err" || fail "no line in: $(cat "$work/err")"
+
+# --ask scores a person's guess.
+out=$(printf '5\n2\ncompute\n\n' | "$epi" run geglu $small --ask)
+grep -q "kernels    5                5                right" <<<"$out" || fail "ask: kernels not scored: $out"
+grep -q "views      2                3                no" <<<"$out" || fail "ask: views not scored"
+
+# Traces are written, and are gzip or not by their name.
+"$epi" run mlp $small --trace-dir "$work/traces" >/dev/null
+grep -q '"traceEvents"' "$work/traces/mlp-eager.json" || fail "no trace"
+
+# Every mode side by side; those that are not there are named.
+out=$("$epi" run geglu $small --mode all)
+grep -q "SIDE BY SIDE" <<<"$out" || fail "no side by side"
+for mode in eager compiled tuned; do grep -qE "^  $mode +" <<<"$out" || fail "$mode is missing side by side"; done
+
+# --vary times each call.
+out=$("$epi" run linear --batch 1 --seq 4 --dim 16 --vary batch=1..8)
+grep -qE "^  eager +" <<<"$out" || fail "vary shows no eager calls"
+
+# Refusals: one sentence, exit 2.
+refuse() {
+    code=0; "$epi" run "$@" >/dev/null 2>"$work/err" || code=$?
+    [ $code -eq 2 ] || fail "'$*' gave $code"
+    [ "$(wc -l <"$work/err")" -eq 1 ] || fail "'$*' is not refused in one line: $(cat "$work/err")"
+}
+refuse
+refuse nothing
+refuse geglu --dtype f64
+refuse geglu --mode fast
+refuse geglu --batch -1
+refuse geglu --batch many
+refuse geglu --device tpu
+refuse geglu --act tanh
+refuse geglu --rounding twice
+refuse geglu --active 0
+refuse geglu --layer 3
+refuse geglu --vary dim=1..4
+refuse geglu --vary batch=4..1
+refuse geglu --guess "$work/absent"
+refuse geglu --weights "$work/absent"
+refuse linear --act relu
+refuse geglu --ask --json
