@@ -68,6 +68,15 @@ static inline const ep_probe *ep_probe_get(void) {
 /* A device recorder's flush, called before a recording stops; NULL where no device records on its own. */
 typedef void (*ep_probe_flush_fn)(void);
 extern _Atomic(ep_probe_flush_fn) ep_probe_flush;
+/* What a device is, said once by the backend that opens it, for the traces that show its kernels. */
+typedef struct ep_probe_device {
+    int32_t id;
+    char name[96];
+    int64_t memory_bytes;
+    int32_t sm_count, major, minor;
+} ep_probe_device;
+void ep_probe_device_add(const ep_probe_device *device);    /* the same id again replaces; any thread */
+int ep_probe_device_find(int32_t id, ep_probe_device *out); /* 0: nobody said */
 /* A fresh correlation number, never 0. */
 uint64_t ep_probe_correlation(void);
 

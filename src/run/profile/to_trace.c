@@ -333,6 +333,13 @@ static void add_devices(converter *c) {
             d.sm_count = ep_cpu_get()->cores;
             d.memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
         }
+        ep_probe_device gpu;
+        if (k->source != EP_SOURCE_CLOCK && ep_probe_device_find((int32_t)id, &gpu)) {
+            d = (ep_trace_device){.id = id, .name = intern(c, gpu.name), .memory_bytes = gpu.memory_bytes};
+            d.sm_count = gpu.sm_count;
+            d.major = gpu.major;
+            d.minor = gpu.minor;
+        }
         t->devices[t->device_count++] = d;
     }
 }
