@@ -32,7 +32,7 @@ typedef int ep_cuda_image_${name}_not_empty;
 endfunction()
 
 set(EP_CUDA_SOURCES)
-if(EP_NVCC)
+if(EPILOGUE_CUDA AND EP_NVCC)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/run/backend/cuda/kernels/sm90a/*.cu)
   foreach(source ${sources})
     ep_cuda_image(${source} 9 9 ${EP_CUDA_SM90A})
