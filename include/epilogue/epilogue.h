@@ -7,6 +7,7 @@
 #include "compile.h"
 #include "context.h"
 #include "guess.h"
+#include "kernels.h"
 #include "machine.h"
 #include "ops.h"
 #include "profile.h"

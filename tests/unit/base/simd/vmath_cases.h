@@ -49,7 +49,7 @@ static const vmath_case cases[] = {
     {"tanh", run_tanh, tanh, 1.5},
     {"erf", run_erf, erf, 1.9},
     {"gelu_tanh", run_gelu_tanh, ref_gelu_tanh, 1.8},
-    {"gelu_erf", run_gelu_erf, ref_gelu_erf, 1.8},
+    {"gelu_erf", run_gelu_erf, ref_gelu_erf, 1.95},
 };
 enum { CASES = sizeof cases / sizeof *cases, BLOCK = 1024 };
 

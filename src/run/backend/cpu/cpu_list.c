@@ -1,0 +1,83 @@
+/* The list of CPU kernels for people: eager rows, oneDNN's products, tuned rows, each with the reason of its choice. */
+#include <epilogue/kernels.h>
+
+#include "cpu_kernels.h"
+#include "tuned.h"
+
+typedef struct list {
+    ep_kernel_row *out;
+    size_t max, count;
+} list;
+
+static void add(list *l, const ep_kernel_row *row) {
+    if (l->count < l->max) l->out[l->count] = *row;
+    l->count++;
+}
+
+static const char *passed_over(ep_isa needs, ep_isa isa, bool chosen) {
+    if (chosen) return "";
+    if (needs > ep_cpu_get()->detected) return "this processor lacks the instructions";
+    if (needs > isa) return "EPILOGUE_ISA forbids it";
+    return "a faster row stands above it";
+}
+
+static void add_eager(list *l, ep_isa isa) {
+    for (const ep_cpu_row *r = ep_cpu_rows; r->op; r++) {
+        bool used = ep_cpu_select(r->class, r->dtype, isa) == r;
+        ep_kernel_row row = {.mode = "eager",
+                             .family = r->op,
+                             .dtype = ep_dtype_name(r->dtype),
+                             .isa = ep_isa_name(r->isa),
+                             .tile = r->tile,
+                             .limits = r->limits,
+                             .used = used,
+                             .why = passed_over(r->isa, isa, used)};
+        add(l, &row);
+    }
+}
+
+/* oneDNN chooses by problem; these are the levels it has for plain weights. */
+static void add_products(list *l, ep_isa isa) {
+    static const struct {
+        ep_dtype dtype;
+        ep_isa isa;
+        const char *name, *limits;
+    } rows[] = {
+        {EP_DTYPE_F32, EP_ISA_AVX512, "onednn_avx512", "any stride; any size"},
+        {EP_DTYPE_F32, EP_ISA_AVX2, "onednn_avx2", "any stride; any size"},
+        {EP_DTYPE_F32, EP_ISA_PORTABLE, "onednn_portable", "any stride; any size"},
+        {EP_DTYPE_BF16, EP_ISA_AMX_BF16, "onednn_amxbf16", "any stride; any size"},
+        {EP_DTYPE_BF16, EP_ISA_AVX512_BF16, "onednn_avx512bf16", "any stride; any size"},
+        {EP_DTYPE_BF16, EP_ISA_AVX512, "onednn_avx512", "any stride; any size"},
+        {EP_DTYPE_BF16, EP_ISA_PORTABLE, "onednn_portable", "widened to f32 first"},
+        {EP_DTYPE_F16, EP_ISA_AVX512, "onednn_avx512", "widened to f32 first"},
+        {EP_DTYPE_F16, EP_ISA_AVX2, "onednn_avx2", "widened to f32 first"},
+        {EP_DTYPE_F16, EP_ISA_PORTABLE, "onednn_portable", "widened to f32 first"},
+    };
+    bool found[EP_DTYPE_COUNT] = {false};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool used = rows[i].isa <= isa && !found[rows[i].dtype];
+        if (used) found[rows[i].dtype] = true;
+        ep_kernel_row row = {"eager",        "gemm", ep_dtype_name(rows[i].dtype),       rows[i].name, "",
+                             rows[i].limits, used,   passed_over(rows[i].isa, isa, used)};
+        add(l, &row);
+    }
+}
+
+static void add_tuned(list *l, ep_isa isa) {
+    for (const ep_tuned_row *const *r = ep_tuned_rows; *r; r++) {
+        bool used = ep_tuned_select((*r)->dtype, isa) == *r;
+        ep_kernel_row row = {"tuned",          "gemm", ep_dtype_name((*r)->dtype),       (*r)->isa_name, "",
+                             "packed weights", used,   passed_over((*r)->isa, isa, used)};
+        add(l, &row);
+    }
+}
+
+size_t ep_kernel_rows(ep_kernel_row *out, size_t max) {
+    list l = {out, out ? max : 0, 0};
+    ep_isa isa = ep_cpu_get()->isa;
+    add_eager(&l, isa);
+    add_products(&l, isa);
+    add_tuned(&l, isa);
+    return l.count;
+}
