@@ -21,6 +21,7 @@ typedef struct attribution {
     size_t sums_cap;
     open_op *open;
     size_t open_count, open_cap;
+    size_t near;
 } attribution;
 
 static int64_t end_of(const ep_trace *t, uint32_t row) {
@@ -64,7 +65,7 @@ static bool open_one(attribution *a, uint32_t row, size_t calls) {
     }
     ep_op_fact *fact = fact_of(a, t->name[row]);
     if (!fact || !ep_grow(&a->open, &a->open_cap, a->open_count + 1, sizeof *a->open)) return false;
-    launch_sum s = facts_sum_between(a->f, a->calls, a->sums, calls, t->ts[row], end_of(t, row));
+    launch_sum s = facts_sum_between(a->f, a->calls, a->sums, calls, t->ts[row], end_of(t, row), &a->near);
     a->f->op_kernels[row] = s.kernels;
     fact->count++;
     fact->total_ns += t->dur[row];
@@ -77,6 +78,7 @@ static bool open_one(attribution *a, uint32_t row, size_t calls) {
 static bool walk_lane(attribution *a, const uint32_t *rows, size_t n) {
     const ep_trace *t = a->f->trace;
     size_t calls = 0;
+    a->near = 0;
     for (size_t k = 0; k < n; k++) {
         if (!facts_is_call(a->f, rows[k])) continue;
         if (!ep_grow(&a->calls, &a->calls_cap, calls + 1, sizeof *a->calls)) return false;

@@ -26,7 +26,7 @@ bool facts_impossible(const ep_trace *t, size_t row) {
 
 static void add_launch(const ep_facts *f, uint32_t call, launch_sum *s) {
     const ep_trace *t = f->trace;
-    s->launches += ep_runtime_is_launch(ep_trace_text(t, t->name[call]));
+    s->launches += facts_launches(f, call);
     for (uint32_t w = 0; w < f->links->work_count[call]; w++) {
         uint32_t row = f->links->work_list[f->links->first_work[call] + w];
         s->device_ns += t->dur[row];
@@ -45,8 +45,22 @@ void facts_sum_launches(const ep_facts *f, const uint32_t *rows, size_t n, launc
     }
 }
 
-static size_t lower_bound(const ep_trace *t, const uint32_t *rows, size_t n, int64_t ts) {
-    size_t lo = 0, hi = n;
+/* The first launch of a time not before ts, looked for in widening steps from `near`. */
+static size_t lower_bound(const ep_trace *t, const uint32_t *rows, size_t n, int64_t ts, size_t near) {
+    size_t lo = near < n ? near : n, hi = lo, step = 1;
+    if (lo < n && t->ts[rows[lo]] < ts) {
+        while (hi < n && t->ts[rows[hi]] < ts) {
+            lo = hi + 1;
+            hi = n - hi > step ? hi + step : n;
+            step *= 2;
+        }
+    } else {
+        while (lo > 0 && t->ts[rows[lo - 1]] >= ts) {
+            hi = lo - 1;
+            lo = lo > step ? lo - step : 0;
+            step *= 2;
+        }
+    }
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
         if (t->ts[rows[mid]] < ts)
@@ -65,18 +79,23 @@ static launch_sum sum_before(const ep_facts *f, const uint32_t *rows, const laun
 }
 
 launch_sum facts_sum_between(const ep_facts *f, const uint32_t *rows, const launch_sum *sums, size_t n, int64_t from,
-                             int64_t to) {
-    size_t first = lower_bound(f->trace, rows, n, from), behind = lower_bound(f->trace, rows, n, to);
+                             int64_t to, size_t *near) {
+    size_t first = lower_bound(f->trace, rows, n, from, *near), behind = lower_bound(f->trace, rows, n, to, first);
+    *near = first;
     if (first == behind) return (launch_sum){0};
     launch_sum a = sum_before(f, rows, sums, first), b = sum_before(f, rows, sums, behind);
     return (launch_sum){b.device_ns - a.device_ns, b.kernel_ns - a.kernel_ns, b.kernels - a.kernels,
                         b.memcpys - a.memcpys,     b.memsets - a.memsets,     b.launches - a.launches};
 }
 
+bool facts_launches(const ep_facts *f, uint32_t call) {
+    uint8_t *known = &f->launch_names[f->trace->name[call]];
+    if (!*known) *known = ep_runtime_is_launch(ep_trace_text(f->trace, f->trace->name[call])) ? 2 : 1;
+    return *known == 2;
+}
+
 bool facts_is_call(const ep_facts *f, uint32_t row) {
-    const ep_trace *t = f->trace;
-    return t->kind[row] == EP_EVENT_RUNTIME &&
-           (f->links->work_count[row] || ep_runtime_is_launch(ep_trace_text(t, t->name[row])));
+    return f->trace->kind[row] == EP_EVENT_RUNTIME && (f->links->work_count[row] || facts_launches(f, row));
 }
 
 ep_status ep_facts_create(const ep_trace *trace, ep_error *err, ep_facts **out) {
@@ -86,9 +105,10 @@ ep_status ep_facts_create(const ep_trace *trace, ep_error *err, ep_facts **out) 
     f->trace = trace;
     ep_status status = ep_links_create(trace, err, &f->links);
     if (status == EP_OK) {
+        f->launch_names = calloc(trace->strings.count + 1, 1);
         find_span(f);
-        if (!facts_kernels(f) || !facts_names(f) || !facts_devices(f) || !facts_health(f) || !facts_ops(f) ||
-            !facts_regions(f))
+        if (!f->launch_names || !facts_kernels(f) || !facts_names(f) || !facts_devices(f) || !facts_health(f) ||
+            !facts_ops(f) || !facts_regions(f))
             status = ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for the facts of %zu events", trace->count);
     }
     if (status == EP_OK)
@@ -107,5 +127,6 @@ void ep_facts_destroy(ep_facts *f) {
     free(f->ops);
     free(f->regions);
     free(f->instances);
+    free(f->launch_names);
     free(f);
 }

@@ -91,7 +91,8 @@ typedef struct ep_facts {
     size_t region_count;
     ep_region_instance *instances;
     size_t instance_count;
-    uint32_t *op_kernels; /* by row of an op: kernels launched within it (children too); shares the links' memory */
+    uint32_t *op_kernels;  /* by row of an op: kernels launched within it (children too); shares the links' memory */
+    uint8_t *launch_names; /* by string: 0 not looked at, 1 no launch, 2 a launch */
 } ep_facts;
 
 ep_status ep_facts_create(const ep_trace *trace, ep_error *err, ep_facts **out);

@@ -27,9 +27,11 @@ static inline size_t facts_sum_count(size_t launches) {
 }
 /* `rows`: n runtime calls in time order that launch or have device work. */
 void facts_sum_launches(const ep_facts *f, const uint32_t *rows, size_t n, launch_sum *sums);
-/* The sum over the launches with from <= ts < to. */
+/* The sum over the launches with from <= ts < to. *near: where the last answer was found; questions come in time order. */
 launch_sum facts_sum_between(const ep_facts *f, const uint32_t *rows, const launch_sum *sums, size_t n, int64_t from,
-                             int64_t to);
+                             int64_t to, size_t *near);
+/* Has a runtime call the name of one that launches kernels? */
+bool facts_launches(const ep_facts *f, uint32_t call);
 /* Does the row launch, or has it device work? */
 bool facts_is_call(const ep_facts *f, uint32_t row);
 /* Device work at a time that cannot be: the profiler lost it. */

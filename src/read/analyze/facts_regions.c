@@ -101,8 +101,9 @@ typedef struct calls {
     uint32_t *rows;
     launch_sum *sums; /* each group's own, one group behind the other */
     size_t *sum_at;   /* of group g in sums */
-    uint32_t *key;    /* of group g */
-    size_t *first;    /* of group g in rows; [count] is the end */
+    size_t near;
+    uint32_t *key; /* of group g */
+    size_t *first; /* of group g in rows; [count] is the end */
     size_t count;
 } calls;
 
@@ -142,7 +143,7 @@ static bool gather(const ep_facts *f, bool process, calls *c) {
     return true;
 }
 
-static launch_sum sum_of(const ep_facts *f, const calls *c, uint32_t row, bool process) {
+static launch_sum sum_of(const ep_facts *f, calls *c, uint32_t row, bool process) {
     const ep_trace *t = f->trace;
     uint32_t key = key_of(t, row, process);
     size_t lo = 0, hi = c->count;
@@ -155,7 +156,7 @@ static launch_sum sum_of(const ep_facts *f, const calls *c, uint32_t row, bool p
     }
     if (lo == c->count || c->key[lo] != key) return (launch_sum){0};
     return facts_sum_between(f, c->rows + c->first[lo], c->sums + c->sum_at[lo], c->first[lo + 1] - c->first[lo],
-                             t->ts[row], t->ts[row] + t->dur[row]);
+                             t->ts[row], t->ts[row] + t->dur[row], &c->near);
 }
 
 static bool count_launches(ep_facts *f, bool process) {

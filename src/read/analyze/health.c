@@ -14,7 +14,7 @@ static void look_at_call(ep_facts *f, size_t i) {
     const char *name = ep_trace_text(t, t->name[i]);
     bool none = f->links->work_count[i] == 0;
     ep_health *h = &f->health;
-    if (ep_runtime_is_launch(name)) {
+    if (facts_launches(f, (uint32_t)i)) {
         h->launches++;
         h->launches_without_kernel += none;
         h->graph_launches += strstr(name, "GraphLaunch") != NULL;
