@@ -83,7 +83,7 @@ typedef struct ep_regime_row {
     int64_t instances, kernels; /* kernels: of the median instance */
     double host_us, busy_us, window_us, gap_us, delay_us, longest_delay_us, sync_us, comm_us, profiler_low_us,
         profiler_high_us; /* of the median instance */
-    double busy_share;
+    double busy_share, largest_gap_us;
     ep_regime regime, without_profiler; /* as recorded; and with the profiler's largest cost taken off */
     const char *why;
 } ep_regime_row;
@@ -188,7 +188,7 @@ int64_t ep_union_ns(const int64_t (*spans)[2], size_t count);
 void ep_explain_text(const ep_study *s, ep_text *out, int width);
 void ep_explain_json(const ep_study *s, ep_json_out *out);
 /* ranks.c: several ranks of one run. */
-ep_status ep_ranks_text(ep_study *const *studies, size_t count, ep_text *out, ep_error *err);
+ep_status ep_ranks_text(ep_study *const *studies, size_t count, int width, ep_text *out, ep_error *err);
 void ep_ranks_json(ep_study *const *studies, size_t count, ep_json_out *out);
 
 #endif

@@ -11,7 +11,7 @@ static ep_status write_report(ep_study *const *studies, size_t count, const ep_a
     int width = options && options->width > 0 ? options->width : 80;
     json.indent = 1;
     if (count > 1) {
-        status = ep_ranks_text(studies, count, &text, err);
+        status = ep_ranks_text(studies, count, width, &text, err);
         ep_ranks_json(studies, count, &json);
     } else {
         ep_explain_json(studies[0], &json);

@@ -168,7 +168,7 @@ static void regions(const ep_study *s, page *p) {
         p->out->failed = true;
         return;
     }
-    title(p, "REGIONS (median instance)       n kernels    host us    busy us  busy  bound");
+    title(p, "REGIONS (median)           n kernel    host us    busy us  busy  bound");
     for (size_t i = 0; i < s->regime_count; i++) list[i] = &s->regimes[i];
     qsort(list, s->regime_count, sizeof *list, by_device_time);
     size_t shown = s->regime_count < ROWS ? s->regime_count : ROWS;
@@ -176,8 +176,8 @@ static void regions(const ep_study *s, page *p) {
         const ep_regime_row *r = list[i];
         bound_text(r, bound, sizeof bound);
         star = star || strchr(bound, '*');
-        ep_text_printf(p->out, "  %-28s %4lld %7lld %10.1f %10.1f %4.0f%%  %s\n",
-                       ep_cut(r->name, 28, name, sizeof name), (long long)r->instances, (long long)r->kernels,
+        ep_text_printf(p->out, "  %-22s %4lld %6lld %10.1f %10.1f %4.0f%%  %s\n",
+                       ep_cut(r->name, 22, name, sizeof name), (long long)r->instances, (long long)r->kernels,
                        r->host_us, r->busy_us, r->busy_share * 100, bound);
     }
     more(p, shown, s->regime_count);
@@ -202,8 +202,8 @@ static void instance_line(const ep_study *s, page *p, const ep_device_work *w) {
         bound = bound_of(s, r, r->dtype);
     }
     bool least = isfinite(bound) && r->at_least;
-    ep_text_printf(p->out, "  %-24s %-34s %7.1f", ep_cut(ep_study_name(s, w->owner), 24, op, sizeof op),
-                   ep_cut(kernel, 34, name, sizeof name), us);
+    ep_text_printf(p->out, "  %-24s %-32s %7.1f", ep_cut(ep_study_name(s, w->owner), 24, op, sizeof op),
+                   ep_cut(kernel, 32, name, sizeof name), us);
     if (isfinite(bound) && bound > us)
         ep_text_add(p->out, "  in cache");
     else if (isfinite(bound))
@@ -235,7 +235,7 @@ static void instance(const ep_study *s, page *p) {
     if (n > 0 && n <= 24) {
         char line[160], name[64];
         snprintf(line, sizeof line, "ONE %s IN HOST ORDER", ep_cut(best->name, 40, name, sizeof name));
-        ep_text_printf(p->out, "\n%-61s      us   bound\n", line);
+        ep_text_printf(p->out, "\n%-59s      us   bound\n", line);
         for (size_t i = 0; i < n; i++) instance_line(s, p, &s->work[list[i]]);
     }
     free(list);

@@ -77,26 +77,46 @@ static void regime_finding(ep_study *s, const ep_regime_row *r) {
         ep_study_evidence(s, ep_study_printf(s, "Recording itself costs the host %s to %s here; without it: %s-bound.",
                                              US(r->profiler_low_us), US(r->profiler_high_us),
                                              ep_regime_name(r->without_profiler)));
+    if (strcmp(r->why, "apart from one long gap") == 0)
+        ep_study_evidence(s,
+                          ep_study_printf(s, "One gap of %s holds most of the device's idle time and is left out here.",
+                                          US(r->largest_gap_us)));
     if (isfinite(r->delay_us))
         ep_study_evidence(s, ep_study_printf(s, "Launch to kernel: median %s, longest %s (%s).", US(r->delay_us),
                                              US(r->longest_delay_us), r->why));
 }
 
-/* The region a person would ask about: the most device time, innermost among equals, a step only if there is no other. */
+static double device_total(const ep_regime_row *r) {
+    return r->busy_us * (double)r->instances;
+}
+
+/* The region a person would ask about: the most device time, the inner one among equals; the step, if the best of the
+ * others covers less than most of it. */
 static void regime_findings(ep_study *s) {
-    const ep_regime_row *best = NULL;
+    const ep_regime_row *best = NULL, *step = NULL;
     for (size_t i = 0; i < s->regime_count; i++) {
         const ep_regime_row *r = &s->regimes[i];
-        if (r->busy_us <= 0 || strncmp(r->name, "## Call", 7) == 0) continue;
-        bool step = strcmp(r->name, "ProfilerStep") == 0;
-        if (!best || strcmp(best->name, "ProfilerStep") == 0 ||
-            (!step && r->busy_us * (double)r->instances > best->busy_us * (double)best->instances * 1.02))
-            if (!best || !step) best = r;
+        if (r->busy_us <= 0 || strncmp(r->name, "## Call", 7) == 0 || strncmp(r->name, "nccl:", 5) == 0) continue;
+        if (strcmp(r->name, "ProfilerStep") == 0)
+            step = r;
+        else if (!best || device_total(r) >= 0.98 * device_total(best))
+            best = r;
     }
+    if (step && (!best || device_total(best) < 0.7 * device_total(step))) best = step;
     if (best) regime_finding(s, best);
-    for (size_t i = 0; best && i < s->regime_count; i++)
-        if (strcmp(s->regimes[i].name, "ProfilerStep") == 0 && s->regimes[i].regime != best->regime)
-            regime_finding(s, &s->regimes[i]);
+    if (best && step && best != step && step->regime != best->regime) regime_finding(s, step);
+}
+
+static const char *short_kernel(ep_study *s, const char *name) {
+    ep_kernel_name decoded;
+    char text[200], cut[128];
+    ep_kernel_name_decode(name, &decoded);
+    return ep_study_printf(s, "%s", ep_cut(ep_short_name(&decoded, name, text, sizeof text), 70, cut, sizeof cut));
+}
+
+/* "once", "3 times" */
+static const char *times(ep_study *s, int64_t n) {
+    return n == 1 ? "once" : ep_study_printf(s, "%s times", COUNT(n));
 }
 
 static const char *joined(ep_study *s, const char *const *ops, int n) {
@@ -115,23 +135,21 @@ static void fusion_finding(ep_study *s, const ep_fusion_row *r) {
         text = ep_study_printf(
             s,
             "%s run as %d kernels: %s between them is written and read again. One kernel would move %s less "
-            "and save up to %s of %s (%s times).",
+            "and save up to %s of %s (%s).",
             what, r->length, BYTES(r->intermediate_bytes), BYTES(r->bytes_saved), US(r->us_saved), US(each),
-            COUNT(r->instances));
+            times(s, r->instances));
     else if (strcmp(r->kind, "epilogue") == 0)
-        text = ep_study_printf(s, "%s could ride in the epilogue of %s: %s less traffic, up to %s (%s times).",
-                               r->ops[1], r->ops[0], BYTES(r->bytes_saved), US(r->us_saved), COUNT(r->instances));
+        text = ep_study_printf(s, "%s could ride in the epilogue of %s: %s less traffic, up to %s (%s).", r->ops[1],
+                               r->ops[0], BYTES(r->bytes_saved), US(r->us_saved), times(s, r->instances));
     else if (strcmp(r->kind, "copy") == 0)
-        text =
-            ep_study_printf(s, "%s copies %s that %s reads right away: read in place, it saves up to %s (%s times).",
-                            r->ops[0], BYTES(r->intermediate_bytes), r->ops[1], US(r->us_saved), COUNT(r->instances));
+        text = ep_study_printf(s, "%s copies %s that %s reads right away: read in place, it saves up to %s (%s).",
+                               r->ops[0], BYTES(r->intermediate_bytes), r->ops[1], US(r->us_saved),
+                               times(s, r->instances));
     else
         return;
     double worth = r->blocked_by ? r->us_saved * n * 0.1 : r->us_saved * n;
     if (!ep_study_finding(s, strcmp(r->kind, "copy") ? "fusion" : "copy", worth, text)) return;
-    char name[128];
-    for (int i = 0; i < r->length && i < 4; i++)
-        ep_study_evidence(s, ep_study_printf(s, "%s", ep_cut(r->kernels[i], 70, name, sizeof name)));
+    for (int i = 0; i < r->length && i < 4; i++) ep_study_evidence(s, short_kernel(s, r->kernels[i]));
     if (r->blocked_by) ep_study_evidence(s, ep_study_printf(s, "blocked: %s", r->blocked_by));
 }
 
@@ -142,6 +160,7 @@ static void fusion_findings(ep_study *s) {
     for (size_t i = 0; i < s->fusion_count; i++) {
         const ep_fusion_row *r = &s->fusions[i];
         bool epilogue = strcmp(r->kind, "epilogue") == 0;
+        if (epilogue && r->blocked_by) continue;
         if (!isfinite(r->us_saved) || r->us_saved * (double)r->instances < 0.002 * all) continue;
         if (given[epilogue] >= (epilogue ? 2 : 4)) continue;
         given[epilogue]++;
@@ -177,46 +196,38 @@ static void gated_findings(ep_study *s) {
 
 static void gemm_findings(ep_study *s) {
     const ep_gemm_row *g = s->gemm_count ? &s->gemms[0] : NULL;
-    int64_t bias = 0, silent = 0, before = 0, own = 0;
+    int64_t bias = 0, before = 0;
     for (size_t i = 0; i < s->gemm_count; i++) {
         bool has = strncmp(s->gemms[i].epilogue, "bias", 4) == 0;
         if (strstr(s->gemms[i].epilogue, "pre-filled"))
             before += s->gemms[i].count;
-        else if (strstr(s->gemms[i].epilogue, "own kernel"))
-            own += s->gemms[i].count;
         else if (has)
             bias += s->gemms[i].count;
-        else
-            silent += s->gemms[i].count;
     }
-    if (g && isfinite(g->bound_us) && (double)g->ns * 1e-3 > g->bound_us * (double)g->count) {
+    /* under a few microseconds a kernel's own start is the bound */
+    if (g && isfinite(g->bound_us) && (double)g->ns * 1e-3 > fmax(5, g->bound_us) * (double)g->count) {
         double each = (double)g->ns * 1e-3 / (double)g->count,
                won = (double)g->ns * 1e-3 - g->bound_us * (double)g->count;
         ep_study_finding(
             s, "gemm_bound", won * 0.5,
             ep_study_printf(s,
                             "Of all products %s %lld x %lld x %lld (m x n x k, %s) has most to win: %s a call, %s "
-                            "is its %s bound (%s); %s over %s calls.",
+                            "is its %s bound (%s); %s over %s call%s.",
                             g->op, (long long)g->m, (long long)g->n, (long long)g->k, g->dtype, US(each),
                             US(g->bound_us), ep_regime_name(g->regime), SHARE(g->bound_us / each), US(won),
-                            COUNT(g->count)));
-        char name[128];
-        ep_study_evidence(s, ep_study_printf(s, "%s", ep_cut(g->kernel, 70, name, sizeof name)));
+                            COUNT(g->count), g->count > 1 ? "s" : ""));
+        ep_study_evidence(s, short_kernel(s, g->kernel));
     }
     if (bias)
         ep_study_finding(
             s, "bias", 1,
-            ep_study_printf(s, "%s products add their bias in their epilogue: no add kernel, no trip through memory.",
-                            COUNT(bias)));
+            ep_study_printf(s, "%s product%s with the bias in the epilogue: no add kernel, no trip through memory.",
+                            COUNT(bias), bias > 1 ? "s" : ""));
     if (before)
         ep_study_finding(
             s, "bias_copy", 2,
-            ep_study_printf(s, "%s products have their bias pre-filled by a copy kernel instead of the epilogue.",
-                            COUNT(before)));
-    if (own)
-        ep_study_finding(s, "epilogue_kernel", 3,
-                         ep_study_printf(s, "%s products run their epilogue as a kernel of its own.", COUNT(own)));
-    (void)silent;
+            ep_study_printf(s, "%s product%s with the bias pre-filled by a copy kernel instead of the epilogue.",
+                            COUNT(before), before > 1 ? "s" : ""));
 }
 
 static void view_findings(ep_study *s) {
@@ -251,20 +262,19 @@ static void memset_findings(ep_study *s) {
         owner = w->owner;
     }
     if (!count) return;
-    ep_study_finding(
-        s, "memsets", (double)ns * 1e-3,
-        ep_study_printf(s, "%s memsets of %s each run on the device (%s in all)%s%s: each is a launch of its own.",
-                        COUNT(count), BYTES(bytes / count), US((double)ns * 1e-3),
-                        owner == EP_NO_INDEX ? "" : ", asked for inside ", ep_study_name(s, owner)));
+    ep_study_finding(s, "memsets", (double)ns * 1e-3,
+                     ep_study_printf(s, "%s memset%s of %s run on the device (%s in all)%s%s: launches of their own.",
+                                     COUNT(count), count > 1 ? "s" : "", BYTES(bytes / count), US((double)ns * 1e-3),
+                                     owner == EP_NO_INDEX ? "" : ", asked for inside ", ep_study_name(s, owner)));
 }
 
 static void compile_findings(ep_study *s) {
     if (s->recompile_count) {
         const ep_recompile_row *r = &s->recompiles[0];
         ep_study_finding(s, "recompile", FIRST * 0.2,
-                         ep_study_printf(s, "%s recompiles happen while the trace runs; the first: %s%s%s.",
-                                         COUNT((int64_t)s->recompile_count), r->name, r->detail ? ": " : "",
-                                         r->detail ? r->detail : ""));
+                         ep_study_printf(s, "%s recompile%s while the trace runs; the first: %s%s%s.",
+                                         COUNT((int64_t)s->recompile_count), s->recompile_count > 1 ? "s" : "", r->name,
+                                         r->detail ? ": " : "", r->detail ? r->detail : ""));
     }
     if (!s->compile_count || !isfinite(s->compiles[0].call_us)) return;
     const ep_compile_row *c = &s->compiles[0];
@@ -272,7 +282,7 @@ static void compile_findings(ep_study *s) {
         s, "compile_cost", 0.4,
         ep_study_printf(s,
                         "A call of compiled code costs the host %s (median): cache look-up %s, prologue %s. "
-                        "%s, %s calls, %s entries.",
+                        "%s: calls %s, entries %s.",
                         US(c->call_us), US(c->lookup_us), US(c->prologue_us), c->name, COUNT(c->calls),
                         COUNT(c->entries)));
 }
@@ -341,10 +351,9 @@ static void name_findings(ep_study *s) {
         if (strcmp(k->decoded.family, "epilogue, own kernel") == 0) own += k->count, own_ns += k->total_ns;
     }
     if (own)
-        ep_study_finding(
-            s, "epilogue_kernel", (double)own_ns * 1e-3,
-            ep_study_printf(s, "%s epilogues did not ride in their GEMM: they ran as kernels of their own (%s).",
-                            COUNT(own), US((double)own_ns * 1e-3)));
+        ep_study_finding(s, "epilogue_kernel", (double)own_ns * 1e-3,
+                         ep_study_printf(s, "%s epilogue%s not in the GEMM but as a kernel of its own (%s).",
+                                         COUNT(own), own > 1 ? "s" : "", US((double)own_ns * 1e-3)));
     if (all > 0 && unknown > 0.05 * all)
         ep_study_finding(s, "unknown_names", unknown * 1e-4,
                          ep_study_printf(s, "%s of the device's time is in kernels whose names say nothing known.",
@@ -359,7 +368,8 @@ static void unfused_bias(ep_study *s) {
     for (size_t i = 0; i < s->node_count; i++) {
         const ep_node *n = &s->nodes[i];
         if (n->cls != EP_CLASS_POINTWISE || n->owner == EP_NO_INDEX) continue;
-        if (strncmp(ep_study_name(s, n->owner), "aten::add", 9) != 0) continue;
+        const char *name = ep_study_name(s, n->owner);
+        if (strcmp(name, "aten::add") != 0 && strcmp(name, "aten::add_") != 0) continue;
         uint32_t up = s->facts->links->parent[n->owner];
         while (up != EP_NO_INDEX && strcmp(ep_study_name(s, up), "aten::linear") != 0) up = s->facts->links->parent[up];
         if (up == EP_NO_INDEX) continue;
@@ -371,9 +381,9 @@ static void unfused_bias(ep_study *s) {
     if (!ep_study_finding(
             s, "bias_not_fused", (double)ns * 1e-3,
             ep_study_printf(s,
-                            "%s linears add their bias with a kernel of its own (%s): the product did not take it "
+                            "%s linear%s with the bias in a kernel of its own (%s): the product did not take it "
                             "into its epilogue.",
-                            COUNT(count), US((double)ns * 1e-3))))
+                            COUNT(count), count > 1 ? "s" : "", US((double)ns * 1e-3))))
         return;
     const ep_event_info *info = &t->infos[t->info[example]];
     if (info->input_strides)

@@ -10,7 +10,7 @@ ep_figure ep_figure_us(double us) {
     double size = fabs(us);
     if (!isfinite(us))
         snprintf(f.text, sizeof f.text, "?");
-    else if (size < 99.95)
+    else if (size < 999.95)
         snprintf(f.text, sizeof f.text, "%.1f us", us);
     else if (size < 9999.5)
         snprintf(f.text, sizeof f.text, "%.0f us", us);

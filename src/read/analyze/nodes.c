@@ -88,6 +88,7 @@ static uint32_t find_producer(const ep_study *s, uint32_t at, int input) {
         uint32_t p = at - back;
         if (s->nodes[p].stream != n->stream) break;
         if (!fits(s, &s->nodes[p], r->in[input].numel, r->in[input].element) || taken(n, input, p)) continue;
+        if (n->cls == EP_CLASS_COPY && s->nodes[p].cls == EP_CLASS_COPY) continue; /* nobody copies a copy */
         if (is_sibling(s, &s->nodes[p], n)) return s->nodes[p].producer[s->rows[s->nodes[p].row].bias ? 1 : 0];
         if (s->nodes[p].readers == 0) return p;
         if (read_before == EP_NO_INDEX) read_before = p;
@@ -99,7 +100,10 @@ static void link_node(ep_study *s, uint32_t at) {
     ep_node *n = &s->nodes[at];
     const ep_work_row *r = &s->rows[n->row];
     if (!r->known) return;
-    for (int i = 0; i < r->input_count; i++) {
+    /* copy_(to, from): only the second operand is read */
+    int first = n->cls == EP_CLASS_COPY && r->input_count == 2 && n->owner != EP_NO_INDEX &&
+                strcmp(ep_study_name(s, n->owner), "aten::copy_") == 0;
+    for (int i = first; i < r->input_count; i++) {
         if (r->in[i].numel < SMALLEST) continue;
         uint32_t p = find_producer(s, at, i);
         n->producer[i] = p;

@@ -86,9 +86,8 @@ static bool add_recompile(ep_study *s, const char *kind, uint32_t event, const c
 }
 
 typedef struct entry {
-    uint32_t name; /* string */
     int frame, number;
-    uint32_t row; /* compiles[] */
+    uint32_t dims; /* string: sizes of the first op inside that has any, or 0 */
 } entry;
 
 typedef struct seen {
@@ -107,14 +106,30 @@ static ep_compile_row *compile_row(ep_study *s, const char *name) {
     return r;
 }
 
+/* Sizes of the first op in the span at order[at] that recorded any. */
+static uint32_t sizes_inside(const ep_study *s, size_t at) {
+    const ep_trace *t = s->trace;
+    const ep_links *l = s->facts->links;
+    uint32_t span = l->order[at];
+    int64_t end = t->ts[span] + t->dur[span];
+    for (size_t k = at + 1; k < l->order_count && t->lane[l->order[k]] == t->lane[span] && t->ts[l->order[k]] < end;
+         k++) {
+        uint32_t dims = t->infos[t->info[l->order[k]]].input_dims;
+        if (dims && strncmp(ep_trace_text(t, dims), "[[]", 3) != 0 && strlen(ep_trace_text(t, dims)) > 4) return dims;
+    }
+    return 0;
+}
+
 /* Counts a call of a compiled region; an entry not seen before of a frame that ran before is a recompile. */
-static bool region_call(ep_study *s, seen *entries, uint32_t event, int frame, int number) {
+static bool region_call(ep_study *s, seen *entries, size_t at, int frame, int number) {
     bool known = false, frame_known = false;
+    uint32_t event = s->facts->links->order[at], dims = 0;
     int last = -1;
     for (size_t i = 0; i < entries->count; i++) {
         if (entries->list[i].frame != frame) continue;
         frame_known = true;
         last = entries->list[i].number;
+        dims = entries->list[i].dims;
         known = known || entries->list[i].number == number;
     }
     const char *name = ep_study_printf(s, "Torch-Compiled Region: %d", frame);
@@ -124,8 +139,14 @@ static bool region_call(ep_study *s, seen *entries, uint32_t event, int frame, i
     if (known) return true;
     r->entries++;
     if (!ep_grow(&entries->list, &entries->cap, entries->count + 1, sizeof *entries->list)) return false;
-    entries->list[entries->count++] = (entry){s->trace->name[event], frame, number, 0};
+    uint32_t now = sizes_inside(s, at);
+    entries->list[entries->count++] = (entry){frame, number, now};
     if (!frame_known) return true;
+    if (now && dims && now != dims)
+        return add_recompile(s, "new entry", event,
+                             ep_study_printf(s, "entry %d of frame %d after entry %d: sizes %.300s became %.300s",
+                                             number, frame, last, ep_trace_text(s->trace, dims),
+                                             ep_trace_text(s->trace, now)));
     return add_recompile(
         s, "new entry", event,
         ep_study_printf(s, "entry %d of frame %d after entry %d; the trace does not say which guard failed", number,
@@ -136,13 +157,14 @@ typedef struct costs {
     parts lookup, prologue, guards, call;
 } costs;
 
-static bool host_event(ep_study *s, uint32_t i, seen *entries, costs *c, bool *ran) {
+static bool host_event(ep_study *s, size_t at, seen *entries, costs *c, bool *ran) {
+    uint32_t i = s->facts->links->order[at];
     const char *name = ep_study_name(s, i);
     double us = (double)s->trace->dur[i] * 1e-3;
     int frame, number;
     if (region_ids(name, &frame, &number)) {
         *ran = true;
-        return put(&c->call, us) && region_call(s, entries, i, frame, number);
+        return put(&c->call, us) && region_call(s, entries, at, frame, number);
     }
     if (starts(name, "TorchDynamo Cache Lookup")) return put(&c->lookup, us);
     if (strstr(name, "Runtime Wrapper Prologue") || starts(name, "Pregraph bytecode")) return put(&c->prologue, us);
@@ -174,7 +196,7 @@ ep_status ep_analyze_recompile(ep_study *s, ep_error *err) {
     for (size_t k = 0; ok && k < l->order_count; k++) { /* in time order on each lane */
         uint32_t i = l->order[k];
         if (t->kind[i] == EP_EVENT_OP || t->kind[i] == EP_EVENT_REGION || t->kind[i] == EP_EVENT_OTHER_SPAN)
-            ok = host_event(s, i, &entries, &c, &ran);
+            ok = host_event(s, k, &entries, &c, &ran);
         else if (t->kind[i] == EP_EVENT_COMPILE)
             ok = our_event(s, i, &c, &compiles);
     }

@@ -85,6 +85,16 @@ typedef struct sums {
     int64_t kernels;
 } sums;
 
+/* The longest time between spans, sorted by start. */
+static int64_t largest_gap(const int64_t (*spans)[2], size_t n) {
+    int64_t end = spans[0][1], most = 0;
+    for (size_t i = 1; i < n; i++) {
+        if (spans[i][0] - end > most) most = spans[i][0] - end;
+        if (spans[i][1] > end) end = spans[i][1];
+    }
+    return most;
+}
+
 static bool device_side(const ep_study *s, const uint32_t *list, size_t n, ep_regime_row *r, sums *sum) {
     const ep_trace *t = s->trace;
     int64_t(*spans)[2] = ep_malloc_array(n, sizeof *spans);
@@ -110,6 +120,7 @@ static bool device_side(const ep_study *s, const uint32_t *list, size_t n, ep_re
         qsort(spans, n, sizeof *spans, by_start);
         r->busy_us = (double)ep_union_ns((const int64_t(*)[2])spans, n) * 1e-3;
         r->window_us = (double)(end - spans[0][0]) * 1e-3;
+        r->largest_gap_us = (double)largest_gap((const int64_t(*)[2])spans, n) * 1e-3;
     }
     if (ok && delay_count) {
         qsort(delays, delay_count, sizeof *delays, by_value);
@@ -137,8 +148,12 @@ static void judge(ep_study *s, ep_regime_row *r, const sums *sum) {
         r->why = "no device work ran here";
         return;
     }
+    /* One hole that holds most of the idle time (a module loaded, a first allocation) says nothing about the rest. */
+    bool hole = sum->kernels >= 20 && r->largest_gap_us > 0.5 * (r->window_us - r->busy_us) &&
+                r->largest_gap_us > 0.2 * r->window_us;
     double host = r->host_us > r->sync_us ? r->host_us - r->sync_us : 0,
            pace = host > r->window_us ? host : r->window_us;
+    if (hole) pace -= r->largest_gap_us;
     double bare = host - r->profiler_high_us;
     r->busy_share = pace > 0 ? r->busy_us / pace : 0;
     r->gap_us = r->window_us - r->busy_us;
@@ -264,7 +279,12 @@ static bool regions(ep_study *s, const lookup *l) {
 ep_status ep_analyze_regime(ep_study *s, ep_error *err) {
     (void)err;
     lookup l = {0};
-    bool ok = lookup_create(s, &l) && regions(s, &l) && (s->regime_count > 0 || whole(s, &l));
+    bool ok = lookup_create(s, &l) && regions(s, &l);
+    bool marked = false; /* a region of the program, not one around a collective or a compiled graph */
+    for (size_t i = 0; i < s->regime_count; i++)
+        marked =
+            marked || (strncmp(s->regimes[i].name, "nccl:", 5) != 0 && strncmp(s->regimes[i].name, "## Call", 7) != 0);
+    if (ok && !marked && !(s->options && s->options->region)) ok = whole(s, &l);
     lookup_free(&l);
     return ok ? EP_OK : EP_ERROR_OUT_OF_MEMORY;
 }

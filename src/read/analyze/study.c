@@ -279,12 +279,19 @@ static ep_status make_rows(ep_study *s) {
     return ok ? EP_OK : EP_ERROR_OUT_OF_MEMORY;
 }
 
+/* The one name all listed devices have: a device whose number is not in the list has it too. */
+static const char *only_name(const ep_trace *t) {
+    for (size_t i = 1; i < t->device_count; i++)
+        if (t->devices[i].name != t->devices[0].name) return NULL;
+    return t->device_count && t->devices[0].name ? ep_trace_text(t, t->devices[0].name) : NULL;
+}
+
 static ep_status find_machine(ep_study *s, ep_error *err) {
     const ep_device_fact *best = NULL;
     for (size_t i = 0; i < s->facts->device_count; i++)
         if (s->facts->devices[i].name && (!best || s->facts->devices[i].busy_ns > best->busy_ns))
             best = &s->facts->devices[i];
-    s->device_name = best ? best->name : NULL;
+    s->device_name = best ? best->name : only_name(s->trace);
     if (s->options && s->options->machine) {
         EP_TRY(ep_machine_read(s->options->machine, err, &s->machine));
         s->has_machine = true;

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# epi diff: the article's conclusions, exit codes of --fail-on, bad input.
+set -euo pipefail
+epi=$1
+traces=$2/../trace
+article=$traces/shared/article
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+fail() { echo "diff.sh: $*"; exit 1; }
+"$epi" diff "$article/mlp_eager.json" "$article/mlp_compiled.json" >"$tmp/text" || fail "exit $?"
+sed -n '/^mlp_fwd, median/,/^  host /p' "$tmp/text" >"$tmp/table"
+diff "$tmp/table" - <<'EOF' || fail "the table of eager against compiled"
+mlp_fwd, median instance                                          A us      B us
+  same    Memset (Device)                                          0.7       0.7
+  same    nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT          55.8      55.9
+  fused   gelu bf16 + mul bf16
+          -> triton_poi_fused__unsafe_view_gelu_mul_0             68.6      55.3
+  same    Memset (Device)                                          0.7       0.7
+  same    nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT          55.9      60.4
+  same    nvjet_sm90_tst_192x128_64x5_1x2_h_bz_coopB_TNT          50.8      50.5
+  device                                                         232.6     223.6
+  host                                                           260.1     350.2
+EOF
+"$epi" diff --json "$article/mlp_eager.json" "$article/mlp_compiled.json" >"$tmp/json"
+for key in regions pairs relation us_a us_b bytes_saved dispatch_us_a dispatch_us_b device_us_a device_us_b summary; do
+    grep -q "\"$key\"" "$tmp/json" || fail "no $key in the JSON"
+done
+"$epi" diff "$article/linear_eager.json" "$article/linear_compiled.json" | grep -q "Same GPU work" || fail "linear"
+# every pair of models that were recorded twice
+"$epi" diff "$traces/shared/bert-small-h100.json.gz" "$traces/shared/bert-small-mi300.json.gz" >/dev/null || fail "bert"
+"$epi" diff "$traces/shared/vit-a100-inductor-bf16.json.gz" "$traces/shared/vit-a100-inductor-int8.json.gz" >/dev/null || fail "vit"
+# for CI: 1 when an expression holds, with a sentence
+code=0
+"$epi" diff --fail-on "kernels > +0" "$article/mlp_eager.json" "$article/mlp_compiled.json" >/dev/null || code=$?
+[ "$code" -eq 0 ] || fail "kernels > +0 gave $code"
+"$epi" diff --fail-on "kernels > +0" "$article/mlp_compiled.json" "$article/mlp_eager.json" >/dev/null 2>"$tmp/err" || code=$?
+[ "$code" -eq 1 ] || fail "kernels > +0 the other way gave $code"
+grep -q "kernels of mlp_fwd went from 4 to 5" "$tmp/err" || fail "no sentence: $(cat "$tmp/err")"
+bad() {
+    code=0
+    "$epi" diff "$@" >/dev/null 2>"$tmp/err" || code=$?
+    [ "$code" -eq 2 ] || fail "'$*' gave exit $code"
+    [ "$(wc -l <"$tmp/err")" -eq 1 ] || fail "'$*' is not refused in one line"
+}
+bad "$article/mlp_eager.json"
+bad "$article/mlp_eager.json" "$tmp/nothing.json"
+bad --fail-on "speed > 1" "$article/mlp_eager.json" "$article/mlp_eager.json"
+"$epi" diff --help | grep -q -- "--fail-on" || fail "no help"

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# epi explain: every shared trace in text and JSON, cuts, ranks, bad input.
+set -euo pipefail
+epi=$1
+traces=$2/../trace
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+fail() { echo "explain.sh: $*"; exit 1; }
+for t in "$traces"/shared/*.json* "$traces"/shared/article/*.json; do
+    "$epi" explain "$t" >"$tmp/text" || fail "$t: exit $?"
+    [ "$(head -1 "$tmp/text")" = "$t" ] || fail "$t: the report does not begin with its file"
+    grep -q "^HEALTH" "$tmp/text" || fail "$t: no health"
+    "$epi" explain --json "$t" >"$tmp/json" || fail "$t: --json: exit $?"
+    for key in file health span_us categories devices kernels ops views regions gemms fusions recompiles findings; do
+        grep -q "\"$key\"" "$tmp/json" || fail "$t: no $key in the JSON"
+    done
+done
+"$epi" explain "$traces/shared/article/mlp_eager.json" >"$tmp/text"
+sed -n '/^DEVICE TIME/,/^$/p' "$tmp/text" >"$tmp/classes"
+diff "$tmp/classes" - <<'EOF' || fail "the classes of mlp_eager"
+DEVICE TIME BY CLASS           count         us       %
+  gemm                              9      487.9    69.8
+  pointwise                         6      206.3    29.5
+  memset                            6        4.4     0.6
+
+EOF
+# cuts: one step, one region, a window
+"$epi" explain --step 3 "$traces/shared/article/mlp_eager.json" | grep -q "5 launches, 5 kernels" || fail "--step"
+"$epi" explain --region mlp_fwd "$traces/shared/article/mlp_eager.json" | grep -q "15 launches, 15 kernels" || fail "--region"
+"$epi" explain --window 0:470 "$traces/shared/article/mlp_eager.json" | grep -q "5 launches" || fail "--window"
+# several ranks
+"$epi" explain "$traces"/explain/rank[01].json | grep -q "Rank 1 is the slowest" || fail "ranks"
+# a machine file gives the bounds of a device that is not listed
+"$epi" explain --machine "$traces/explain/slow.machine" "$traces/shared/article/mlp_eager.json" | grep -q "Bounds by slow" || fail "--machine"
+# bad input: one sentence, exit 2
+bad() {
+    local code=0
+    "$epi" explain "$@" >/dev/null 2>"$tmp/err" || code=$?
+    [ "$code" -eq 2 ] || fail "'$*' gave exit $code"
+    [ "$(wc -l <"$tmp/err")" -eq 1 ] || fail "'$*' is not refused in one line"
+}
+bad
+bad "$tmp/nothing.json"
+printf 'version https://git-lfs.github.com/spec/v1\n' >"$tmp/lfs.json"
+bad "$tmp/lfs.json"
+: >"$tmp/empty.json"
+bad "$tmp/empty.json"
+bad --window 5:1 "$traces/explain/rank0.json"
+bad --window x "$traces/explain/rank0.json"
+bad --machine "$tmp/no.machine" "$traces/explain/rank0.json"
+bad --nothing
+"$epi" explain --help | grep -q -- "--window" || fail "no help"

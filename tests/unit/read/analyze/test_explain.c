@@ -1,0 +1,206 @@
+/* explain on small traces, each with the lines that must stand in its report, and on the article's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <epilogue/analyze.h>
+
+/* Runs of blanks and line breaks as one blank, so that an expectation does not depend on where lines break. */
+static char *collapse(const char *text) {
+    char *out = malloc(strlen(text) + 1), *p = out;
+    assert_non_null(out);
+    for (; *text; text++) {
+        bool blank = *text == ' ' || *text == '\n';
+        if (!blank)
+            *p++ = *text;
+        else if (p > out && p[-1] != ' ')
+            *p++ = ' ';
+    }
+    *p = 0;
+    return out;
+}
+
+static ep_trace *read(const char *path) {
+    ep_error err;
+    ep_trace *t = NULL;
+    if (ep_trace_read(path, NULL, &err, &t) != EP_OK) fail_msg("%s: %s", path, err.message);
+    return t;
+}
+
+static ep_report *explain(const char *path) {
+    ep_error err;
+    ep_report *report = NULL;
+    ep_trace *t = read(path);
+    const ep_trace *list[] = {t};
+    if (ep_explain(list, &path, 1, NULL, &err, &report) != EP_OK) fail_msg("%s: %s", path, err.message);
+    ep_trace_destroy(t);
+    return report;
+}
+
+static void check(const char *name) {
+    char path[512], line[1024];
+    snprintf(path, sizeof path, EP_TEST_DIR "/trace/explain/%s.json", name);
+    ep_report *report = explain(path);
+    char *text = collapse(ep_report_text(report));
+    snprintf(path, sizeof path, EP_TEST_DIR "/trace/explain/%s.expect", name);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        if (line[0] && line[0] != '#' && !strstr(text, line))
+            fail_msg("%s: not in the report: %s\n%s", name, line, text);
+    }
+    fclose(f);
+    free(text);
+    ep_report_destroy(report);
+}
+
+static void test_pictures(void **state) {
+    (void)state;
+    static const char *const names[] = {"overhead", "copies_feed_gated", "epilogue_own_kernel", "bias_not_fused",
+                                        "recompiles"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) check(names[i]);
+}
+
+static void must_hold(const char *text, const char *const *lines, size_t n) {
+    char *flat = collapse(text);
+    for (size_t i = 0; i < n; i++)
+        if (!strstr(flat, lines[i])) fail_msg("not in the report: %s\n%s", lines[i], flat);
+    free(flat);
+}
+
+static void test_article_eager(void **state) {
+    (void)state;
+    ep_report *r = explain(EP_TEST_DIR "/trace/shared/article/mlp_eager.json");
+    static const char *const lines[] = {
+        "complete: 243 events, 140 spans; 15 launches, 15 kernels",
+        "A gated MLP (gelu, eager): 8192 rows, 768 -> 2 x 3072 -> 768 in bf16.",
+        "at least 117.2 us on NVIDIA H200 SXM",
+        "aten::gelu + aten::mul run as 2 kernels: 50.3 MB between them is written and read again.",
+        "One kernel would move 100.7 MB less",
+        "aten::t launches nothing in 9 calls: it rewrites sizes and strides, no byte moves.",
+        "6 memsets of 4 B run on the device",
+        "gemm 9 487.9 69.8",
+    };
+    must_hold(ep_report_text(r), lines, sizeof lines / sizeof lines[0]);
+    static const char *const json[] = {
+        "\"kernels_per_instance\"",   "\"launches\": 15",    "\"busy_us\": 698.561", "\"intermediate_bytes\": 50331648",
+        "\"bytes_saved\": 100663296", "\"form\": \"eager\"", "\"m\": 8192"};
+    for (size_t i = 0; i < sizeof json / sizeof json[0]; i++)
+        if (!strstr(ep_report_json(r), json[i])) fail_msg("not in the JSON: %s", json[i]);
+    ep_report_destroy(r);
+}
+
+static void test_article_compiled_and_liger(void **state) {
+    (void)state;
+    static const char *const compiled[] = {"A gated MLP (gelu, compiled): 8192 rows",
+                                           "31.5 us at full bandwidth, so it runs at 57",
+                                           "A call of compiled code costs the host 293.5 us (median)"};
+    static const char *const liger[] = {"A gated MLP (gelu, tuned): 8192 rows",
+                                        "31.5 us at full bandwidth, so it runs at 70"};
+    ep_report *r = explain(EP_TEST_DIR "/trace/shared/article/mlp_compiled.json");
+    must_hold(ep_report_text(r), compiled, 3);
+    ep_report_destroy(r);
+    r = explain(EP_TEST_DIR "/trace/shared/article/mlp_liger.json");
+    must_hold(ep_report_text(r), liger, 2);
+    ep_report_destroy(r);
+}
+
+/* Launches without any device event: no op is said to launch nothing, no fusion is told. */
+static void test_no_device_events(void **state) {
+    (void)state;
+    ep_report *r = explain(EP_TEST_DIR "/trace/shared/zoology-a100-no-device-events.json");
+    const char *text = ep_report_text(r), *json = ep_report_json(r);
+    assert_non_null(strstr(text, "PARTIAL"));
+    assert_non_null(strstr(text, "260 launches and not one kernel"));
+    assert_null(strstr(text, "LAUNCH NOTHING"));
+    assert_null(strstr(text, "COULD BE ONE KERNEL"));
+    assert_non_null(strstr(json, "\"views\": []"));
+    assert_non_null(strstr(json, "\"device_recorded\": false"));
+    ep_report_destroy(r);
+}
+
+/* Without shapes nothing is said of flops, with the reason. */
+static void test_no_shapes(void **state) {
+    (void)state;
+    ep_report *r = explain(EP_TEST_DIR "/trace/shared/torchrec-v100-4gpu-rank0.json");
+    assert_non_null(strstr(ep_report_text(r), "record_shapes was off"));
+    assert_non_null(strstr(ep_report_json(r), "\"tflops\": null"));
+    assert_non_null(strstr(ep_report_json(r), "\"reason\": \"no shapes: record_shapes was off\""));
+    assert_non_null(strstr(ep_report_text(r), "83 kernels without a launch"));
+    ep_report_destroy(r);
+}
+
+static void test_lines_fit(void **state) {
+    (void)state;
+    static const char *const names[] = {"article/mlp_eager.json", "bert-small-h100.json.gz",
+                                        "vit-a100-inductor-int8.json.gz", "llama-4layers-4090x2.json",
+                                        "resnet18-cpu-windows.json"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[512];
+        snprintf(path, sizeof path, EP_TEST_DIR "/trace/shared/%s", names[i]);
+        ep_report *r = explain(path);
+        const char *p = strchr(ep_report_text(r), '\n') + 1; /* the first line is the path as given */
+        while (*p) {
+            size_t n = strcspn(p, "\n");
+            if (n > 80) fail_msg("%s: %zu columns: %.*s", names[i], n, (int)n, p);
+            p += n + (p[n] == '\n');
+        }
+        ep_report_destroy(r);
+    }
+}
+
+static void test_ranks(void **state) {
+    (void)state;
+    const char *paths[] = {EP_TEST_DIR "/trace/explain/rank0.json", EP_TEST_DIR "/trace/explain/rank1.json"};
+    ep_trace *t[] = {read(paths[0]), read(paths[1])};
+    ep_error err;
+    ep_report *r = NULL;
+    assert_int_equal(ep_explain((const ep_trace *const *)t, paths, 2, NULL, &err, &r), EP_OK);
+    static const char *const lines[] = {
+        "Rank 1 is the slowest: it works 200.0 us longer in gemm kernels than the others do.",
+        "The others wait 200.0 us more in collectives than it does."};
+    must_hold(ep_report_text(r), lines, 2);
+    assert_non_null(strstr(ep_report_json(r), "\"slowest_rank\": 1"));
+    ep_report_destroy(r);
+    ep_trace_destroy(t[0]);
+    ep_trace_destroy(t[1]);
+}
+
+/* An empty trace and a null one. */
+static void test_edges(void **state) {
+    (void)state;
+    ep_error err;
+    ep_trace *t = NULL;
+    ep_report *r = NULL;
+    static const char empty[] = "{\"traceEvents\": []}";
+    const char *label = "empty";
+    if (ep_trace_read_memory(empty, sizeof empty - 1, NULL, &err, &t) == EP_OK) {
+        const ep_trace *list[] = {t};
+        assert_int_equal(ep_explain(list, &label, 1, NULL, &err, &r), EP_OK);
+        assert_true(strlen(ep_report_text(r)) > 0);
+        ep_report_destroy(r);
+        ep_trace_destroy(t);
+    }
+    assert_int_equal(ep_explain(NULL, NULL, 0, NULL, &err, &r), EP_ERROR_INVALID_ARGUMENT);
+    ep_report_destroy(NULL);
+    assert_string_equal(ep_report_text(NULL), "");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pictures),
+        cmocka_unit_test(test_article_eager),
+        cmocka_unit_test(test_article_compiled_and_liger),
+        cmocka_unit_test(test_no_device_events),
+        cmocka_unit_test(test_no_shapes),
+        cmocka_unit_test(test_lines_fit),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_edges),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
