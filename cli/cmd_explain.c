@@ -19,7 +19,7 @@ static int show(const ep_report *report, bool json) {
     return fflush(stdout) || ferror(stdout) ? epi_bad("the output could not be written") : EPI_DONE;
 }
 
-static int explain(const char *const *paths, int count, const read_choice *choice, bool json) {
+static int explain(const char *const *paths, int count, const read_choice *choice, const char *page, bool json) {
     ep_trace *traces[MOST_TRACES] = {NULL};
     ep_report *report = NULL;
     ep_error err = {.position = -1};
@@ -30,6 +30,9 @@ static int explain(const char *const *paths, int count, const read_choice *choic
     if (code == EPI_DONE &&
         ep_explain((const ep_trace *const *)traces, paths, (size_t)count, &options, &err, &report) != EP_OK)
         code = epi_fail(choice->machine ? choice->machine : paths[0], &err);
+    if (code == EPI_DONE && page &&
+        ep_report_html((const ep_trace *const *)traces, paths, (size_t)count, NULL, &options, page, &err) != EP_OK)
+        code = epi_fail(page, &err);
     if (code == EPI_DONE) code = show(report, json);
     ep_report_destroy(report);
     for (int i = 0; i < count; i++) ep_trace_destroy(traces[i]);
@@ -40,12 +43,14 @@ int cmd_explain(int argc, char **argv) {
     const char *paths[MOST_TRACES];
     int count = 0;
     bool json = false;
+    const char *page = NULL;
     read_choice choice = {.step = -1};
     const epi_option options[] = {
         {"--region", OPT_TEXT, &choice.region, "NAME", "only regions of this name (with * and ?)"},
         {"--step", OPT_INT, &choice.step, "N", "only ProfilerStep#N"},
         {"--window", OPT_TEXT, &choice.window, "A:B", "only this time: us from the start, or with a unit (2ms:5ms)"},
         {"--machine", OPT_TEXT, &choice.machine, "F", "ceilings for the bounds; else by the device's name"},
+        {"--report", OPT_TEXT, &page, "F", "also write a self-contained HTML page"},
         {"--json", OPT_FLAG, &json, NULL, "one JSON object instead of text"},
         {NULL, OPT_FLAG, NULL, NULL, NULL},
     };
@@ -53,5 +58,5 @@ int cmd_explain(int argc, char **argv) {
     if (code >= 0) return code;
     if (count == 0) return epi_bad("explain wants a trace; 'epi explain --help' says more");
     code = check_choice(&choice);
-    return code >= 0 ? code : explain(paths, count, &choice, json);
+    return code >= 0 ? code : explain(paths, count, &choice, page, json);
 }

@@ -24,14 +24,20 @@ DEVICE TIME BY CLASS           count         us       %
   memset                            6        4.4     0.6
 
 EOF
-# cuts: one step, one region, a window
-"$epi" explain --step 3 "$traces/shared/article/mlp_eager.json" | grep -q "5 launches, 5 kernels" || fail "--step"
-"$epi" explain --region mlp_fwd "$traces/shared/article/mlp_eager.json" | grep -q "15 launches, 15 kernels" || fail "--region"
-"$epi" explain --window 0:470 "$traces/shared/article/mlp_eager.json" | grep -q "5 launches" || fail "--window"
-# several ranks
-"$epi" explain "$traces"/explain/rank[01].json | grep -q "Rank 1 is the slowest" || fail "ranks"
+# in a file first: grep -q ends a pipe early
+has() {
+    "$epi" explain "${@:2}" >"$tmp/out" || fail "${*:2}: exit $?"
+    grep -q -- "$1" "$tmp/out" || fail "${*:2}: no '$1'"
+}
+eager=$traces/shared/article/mlp_eager.json
+has "5 launches, 5 kernels" --step 3 "$eager"
+has "15 launches, 15 kernels" --region mlp_fwd "$eager"
+has "5 launches" --window 0:470 "$eager"
+has "Rank 1 is the slowest" "$traces"/explain/rank[01].json
 # a machine file gives the bounds of a device that is not listed
-"$epi" explain --machine "$traces/explain/slow.machine" "$traces/shared/article/mlp_eager.json" | grep -q "Bounds by slow" || fail "--machine"
+has "Bounds by slow" --machine "$traces/explain/slow.machine" "$eager"
+"$epi" explain --report "$tmp/page.html" "$eager" >/dev/null || fail "--report: exit $?"
+grep -q "</html>" "$tmp/page.html" || fail "--report wrote no page"
 # bad input: one sentence, exit 2
 bad() {
     local code=0
@@ -49,4 +55,5 @@ bad --window 5:1 "$traces/explain/rank0.json"
 bad --window x "$traces/explain/rank0.json"
 bad --machine "$tmp/no.machine" "$traces/explain/rank0.json"
 bad --nothing
-"$epi" explain --help | grep -q -- "--window" || fail "no help"
+"$epi" explain --help >"$tmp/out"
+grep -q -- "--window" "$tmp/out" || fail "no help"
