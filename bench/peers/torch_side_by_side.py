@@ -138,7 +138,7 @@ def bench_gelu():
 
 
 def bench_geglu():
-    threads = args.threads or len(os.sched_getaffinity(0))
+    threads = args.threads or os.cpu_count()
     torch.set_num_threads(threads)
     ctx = context(threads)
     shapes = [tuple(map(int, s.split(","))) for s in args.shape or ["8192,768,3072", "512,2048,16384"]]
@@ -175,7 +175,7 @@ def bench_geglu():
 
 
 def bench_linear():
-    threads = args.threads or len(os.sched_getaffinity(0))
+    threads = args.threads or os.cpu_count()
     for n in sorted({1, threads}):
         torch.set_num_threads(n)
         ctx = context(n)

@@ -14,6 +14,9 @@
 #ifdef EP_HAVE_OPENMP
 #include <omp.h>
 #endif
+#ifdef EP_HAVE_OPENMP
+#include <omp.h>
+#endif
 
 static ep_cpu cpu;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -83,6 +86,16 @@ static int64_t cache(int name, int64_t usual) {
     return n > 0 ? n : usual;
 }
 
+/* Where OMP_PROC_BIND is set, OpenMP has bound the first thread to one core already; it knows how many there were. */
+static int usable_cores(void) {
+#ifdef EP_HAVE_OPENMP
+    return omp_get_num_procs();
+#else
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+#endif
+}
+
 static void fill(void) {
     cpu.detected = detect();
     cpu.isa = cpu.detected;
@@ -90,8 +103,7 @@ static void fill(void) {
     for (int i = 0; cap && i < EP_ISA_COUNT; i++)
         if (strcmp(cap, isa_names[i]) == 0 && (ep_isa)i < cpu.isa) cpu.isa = (ep_isa)i;
     brand(cpu.model);
-    cpu_set_t set;
-    cpu.cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    cpu.cores = usable_cores();
 #ifdef EP_HAVE_OPENMP
     /* With OMP_PROC_BIND the first thread is bound to one core before main; OpenMP knows what the process may use. */
     if (omp_get_num_procs() > cpu.cores) cpu.cores = omp_get_num_procs();
