@@ -36,7 +36,12 @@ static void on_kernel(void *self, const ep_probe_kernel *kernel) {
     (void)kernel;
     kernels++;
 }
-static const ep_probe probe = {NULL, on_begin, on_end, on_kernel, NULL, NULL};
+static const char *on_name(void *self, const char *text) {
+    (void)self;
+    return text;
+}
+
+static const ep_probe probe = {NULL, on_begin, on_end, on_kernel, on_name, NULL};
 
 static ep_tensor *noise(uint64_t seed, ep_dtype dtype, int64_t rows, int64_t cols) {
     ep_tensor *t;

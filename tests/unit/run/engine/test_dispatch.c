@@ -75,7 +75,12 @@ static void on_kernel(void *self, const ep_probe_kernel *kernel) {
     assert_true(kernel->end >= kernel->start);
     note("*", "");
 }
-static const ep_probe probe = {NULL, on_begin, on_end, on_kernel, NULL, NULL};
+static const char *on_name(void *self, const char *text) {
+    (void)self;
+    return text;
+}
+
+static const ep_probe probe = {NULL, on_begin, on_end, on_kernel, on_name, NULL};
 
 static void listen(void) {
     story[0] = detail[0] = 0;
