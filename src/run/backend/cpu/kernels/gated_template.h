@@ -4,7 +4,7 @@
 #define GATED_FN static inline __attribute__((always_inline)) void
 
 /* act and its slope without rounding. Beyond 20 every slope here is 0 or 1 to the last bit of f32. */
-V_FN v_f32 gated_slope(const ep_act act, v_f32 x) {
+ACT_FN v_f32 gated_slope(const ep_act act, v_f32 x) {
     v_f32 one = v_set1(1.0f), t = v_max_any(v_set1(-20.0f), v_min_any(v_set1(20.0f), x));
     switch (act) {
     case EP_ACT_GELU_TANH: {
