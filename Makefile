@@ -14,8 +14,13 @@ build:
 	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS) >/dev/null
 	@cmake --build $(BUILD) -j $(JOBS)
 
-demo: setup build
-	@$(BUILD)/epi run geglu
+# The tool alone, in a folder of its own: no tests and no CUDA kernels are built for it.
+DEMO ?= build-demo
+demo: setup
+	@cmake -S . -B $(DEMO) -G Ninja -DEPILOGUE_CUDA=OFF -DEPILOGUE_TESTS=OFF -DEPILOGUE_BENCH=OFF $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(DEMO) -j $(JOBS) --target epi
+	@OMP_PROC_BIND=close OMP_PLACES=cores $(DEMO)/epi info --measure >/dev/null
+	@OMP_PROC_BIND=close OMP_PLACES=cores $(DEMO)/epi run geglu --mode all
 
 check: setup build
 	@cd $(BUILD) && ctest --output-on-failure -LE gpu -j $(JOBS)

@@ -10,25 +10,54 @@ static int refuse(const run_request *q, const run_setup *s, ep_mode mode, const 
     return epi_bad("%s: %s%s", run_mode_names[mode], absent ? "not built yet: " : "", r->why_not);
 }
 
+static void show_mode(const run_request *q, const run_setup *s, const run_answers *answers, const run_result *r,
+                      ep_mode mode, bool brief) {
+    run_show_result(q, r, mode, brief);
+    run_show_verdicts(r, mode, brief);
+    run_score(answers, r, run_seen_regime(q, s, r));
+}
+
 static int guess_and_run(const run_request *q, run_setup *s, run_answers *answers, run_result r[EP_MODE_COUNT]) {
     for (int m = 0; m < EP_MODE_COUNT; m++) {
+        bool brief = q->all_modes && m != EP_MODE_EAGER;
         if (!q->modes[m]) continue;
         if (!run_predict(q, s, (ep_mode)m, &r[m])) return EPI_BAD;
         if (q->ask && !answers->asked) run_ask(q, answers);
-        if (!q->json && (m == EP_MODE_EAGER || !q->all_modes)) run_show_prediction(&r[m], (ep_mode)m, s);
+        if (!q->json && brief) run_show_prediction_line(&r[m], (ep_mode)m);
+        if (!q->json && !brief) run_show_prediction(&r[m], (ep_mode)m, s);
         fflush(stdout);
         if (!run_mode(q, s, (ep_mode)m, &r[m])) {
             int code = refuse(q, s, (ep_mode)m, &r[m]);
             if (code >= 0) return code;
+            if (!q->json) printf("%s is not available: %s\n", run_mode_names[m], r[m].why_not);
             continue;
         }
         run_judge(&r[m]);
-        if (q->json) continue;
-        run_show_result(q, &r[m], (ep_mode)m);
-        run_show_verdicts(&r[m], (ep_mode)m);
-        run_score(answers, &r[m], run_seen_regime(q, s, &r[m]));
+        if (!q->json) show_mode(q, s, answers, &r[m], (ep_mode)m, brief);
     }
     return -1;
+}
+
+static int write_report(const run_request *q, const run_result r[EP_MODE_COUNT]) {
+    const ep_trace *traces[EP_MODE_COUNT];
+    const char *labels[EP_MODE_COUNT], *verdicts = NULL;
+    size_t count = 0;
+    ep_error err = {0};
+    for (int m = 0; m < EP_MODE_COUNT; m++) {
+        if (!r[m].ran) continue;
+        if (r[m].verdicts && !verdicts) verdicts = ep_verdicts_json(r[m].verdicts);
+        traces[count] = r[m].trace;
+        labels[count++] = run_mode_names[m];
+    }
+    /* A page shows one trace or two: the first mode and the last one that ran. */
+    if (count > 2) {
+        traces[1] = traces[count - 1];
+        labels[1] = labels[count - 1];
+        count = 2;
+    }
+    ep_status status = ep_report_html(traces, labels, count, verdicts, NULL, q->report, &err);
+    if (status == EP_ERROR_NOT_BUILT) return epi_bad("--report: not built yet: %s", err.message);
+    return status == EP_OK ? -1 : epi_fail(q->report, &err);
 }
 
 static int exit_code(const run_request *q, const run_result r[EP_MODE_COUNT]) {
@@ -47,7 +76,6 @@ int cmd_run(int argc, char **argv) {
     run_answers answers = {0};
     int code = run_parse(argc, argv, &q);
     if (code >= 0) return code;
-    if (q.report) return epi_bad("--report: not built yet: this build writes no HTML page");
     if (q.vary) return run_vary(&q);
     run_result *r = calloc(EP_MODE_COUNT, sizeof *r);
     if (!r) return epi_bad("no memory for the results");
@@ -55,7 +83,9 @@ int cmd_run(int argc, char **argv) {
     if (code < 0 && !q.json) run_show_request(&q, &s);
     if (code < 0) code = guess_and_run(&q, &s, &answers, r);
     if (code < 0 && q.all_modes && !q.json) run_show_side_by_side(r);
+    if (code < 0 && q.report) code = write_report(&q, r);
     if (code < 0 && q.json) run_show_json(&q, &s, r);
+    if (code < 0 && q.report && !q.json) printf("\nreport: %s\n", q.report);
     if (code < 0) code = exit_code(&q, r);
     for (int m = 0; m < EP_MODE_COUNT; m++) run_result_clear(&r[m]);
     free(r);

@@ -102,8 +102,10 @@ void run_score(const run_answers *a, const run_result *r, ep_regime seen);
 /* run_text.c, run_json.c */
 void run_show_request(const run_request *q, const run_setup *s);
 void run_show_prediction(const run_result *r, ep_mode mode, const run_setup *s);
-void run_show_result(const run_request *q, const run_result *r, ep_mode mode);
-void run_show_verdicts(const run_result *r, ep_mode mode);
+void run_show_prediction_line(const run_result *r, ep_mode mode);
+/* `brief`: without what the first mode already explained. */
+void run_show_result(const run_request *q, const run_result *r, ep_mode mode, bool brief);
+void run_show_verdicts(const run_result *r, ep_mode mode, bool brief);
 void run_show_side_by_side(const run_result r[EP_MODE_COUNT]);
 void run_show_json(const run_request *q, const run_setup *s, const run_result r[EP_MODE_COUNT]);
 /* Times and amounts as people read them: "1.23 ms", "4.6 MB". */

@@ -80,6 +80,17 @@ void run_show_prediction(const run_result *r, ep_mode mode, const run_setup *s) 
                                                                 : "what, nobody knows");
 }
 
+/* The guess in one line, for the modes beside the first. */
+void run_show_prediction_line(const run_result *r, ep_mode mode) {
+    const ep_prediction *p = &r->prediction;
+    char a[24], b[24], c[24];
+    if (!r->predicted) return;
+    printf("\nGUESS %s: %" PRId64 " kernel%s (%" PRId64 " GEMM, %" PRId64 " pointwise), %s, %s to %s\n",
+           run_mode_names[mode], p->kernels, p->kernels == 1 ? "" : "s", p->gemms, p->pointwise,
+           run_amount_text((double)(p->work.bytes_read + p->work.bytes_written), "B", a), run_time_text(p->low_us, b),
+           run_time_text(p->high_us, c));
+}
+
 static void kernel_line(const run_kernel *k, double all_us) {
     enum { NAME = 41 };
     char t[24], n[16], reached[16] = "-";
@@ -121,16 +132,16 @@ static void show_own_cost(const run_result *r) {
     if (r->dropped) printf("  PARTIAL: %" PRId64 " events found the ring full and are missing\n", r->dropped);
 }
 
-void run_show_result(const run_request *q, const run_result *r, ep_mode mode) {
+void run_show_result(const run_request *q, const run_result *r, ep_mode mode, bool brief) {
     char a[24], b[24], c[24];
-    printf("\nRAN %s: %" PRId64 " recorded steps after %" PRId64 " to warm up. One step:\n", run_mode_names[mode],
+    if (!brief) putchar('\n');
+    printf("RAN %s: %" PRId64 " recorded steps after %" PRId64 " to warm up. One step:\n", run_mode_names[mode],
            r->steps, q->warmup);
     printf("  %-41s %5s %10s %6s %11s\n", "kernel", "runs", "time", "share", "of ceiling");
     for (int i = 0; i < r->kernel_count; i++) kernel_line(&r->kernel[i], r->kernel_us);
-    if (r->kernel_count)
+    if (r->kernel_count && !brief)
         printf("  (of ceiling: the least time this work can take here, over the time it took)\n");
-    else
-        printf("  none: there is nothing to compute\n");
+    if (!r->kernel_count) printf("  none: there is nothing to compute\n");
     printf("  step     %s, median of %" PRId64 " (%s to %s), recording off\n", run_time_text(r->step_median, a),
            r->timed_steps, run_time_text(r->step_min, b), run_time_text(r->step_max, c));
     printf("  host     %s besides the kernels: checks, shapes, choosing kernels\n", run_time_text(r->dispatch_us, a));
@@ -244,14 +255,16 @@ static void worth_knowing(const run_result *r) {
         n++;
     }
     if (!n || !(r->kernel_us > 0) || !(us / r->kernel_us > 0.03) || !isfinite(bytes) || !(r->flops > 0)) return;
-    printf("\nWorth knowing: the pointwise kernels do %.2g%% of the arithmetic and take %.0f%% of\n",
-           100 * flops / r->flops, 100 * us / r->kernel_us);
-    printf("the time. They only carry %s through memory; fused, most of that trip is gone\n",
-           run_amount_text(bytes, "B", a));
-    printf("(--mode all shows it).\n");
+    char text[400];
+    snprintf(text, sizeof text,
+             "Worth knowing: the pointwise kernels do %.2g%% of the arithmetic and take %.0f%% of the time. They only "
+             "carry %s through memory; fused, most of that trip is gone (--mode all shows it).",
+             100 * flops / r->flops, 100 * us / r->kernel_us, run_amount_text(bytes, "B", a));
+    putchar('\n');
+    wrap(text, 0, 0, 80);
 }
 
-void run_show_verdicts(const run_result *r, ep_mode mode) {
+void run_show_verdicts(const run_result *r, ep_mode mode, bool brief) {
     ep_verdict v;
     size_t yes = 0, no = 0, unknown = 0;
     if (!r->verdicts) {
@@ -259,13 +272,16 @@ void run_show_verdicts(const run_result *r, ep_mode mode) {
         return;
     }
     ep_verdicts_totals(r->verdicts, &yes, &no, &unknown);
-    printf("\nLOOK %s: did the guess hold?\n", run_mode_names[mode]);
-    printf("       %-40s %s\n", "guessed", "seen in each step");
-    for (size_t i = 0; i < ep_verdicts_count(r->verdicts); i++)
+    if (brief)
+        printf("LOOK %s: %zu of %zu claims held\n", run_mode_names[mode], yes, yes + no + unknown);
+    else
+        printf("\nLOOK %s: did the guess hold?\n       %-40s %s\n", run_mode_names[mode], "guessed",
+               "seen in each step");
+    for (size_t i = 0; !brief && i < ep_verdicts_count(r->verdicts); i++)
         if (ep_verdicts_get(r->verdicts, i, &v) == EP_OK) verdict_line(&v);
     if (no)
-        printf("\nSURPRISE%s, biggest first\n", no > 1 ? "S" : "");
-    else
+        printf("%sSURPRISE%s, biggest first\n", brief ? "" : "\n", no > 1 ? "S" : "");
+    else if (!brief)
         printf("\nNo surprise: %zu of %zu claims held%s.\n", yes, yes + unknown,
                unknown ? ", the others stay open" : "");
     int number = 0;

@@ -103,6 +103,11 @@ static bool run_policy(const run_request *q, run_setup *s, const variation *v, i
         l->p99 = us[(l->calls - 1) * 99 / 100];
         l->max = us[l->calls - 1];
     }
+    const ep_compiled *c = ok && policies[p].mode == EP_MODE_COMPILED ? ep_block_compiled(b) : NULL;
+    if (c) {
+        ep_compiled_stats(c, &l->stats);
+        l->compiled = true;
+    }
     ep_block_destroy(b);
     free(us);
     return ok;

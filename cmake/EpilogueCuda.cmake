@@ -4,6 +4,8 @@ set(EP_CUDA_ROWS "")
 set(EP_CUDA_EXTERNS "")
 if(EPILOGUE_CUDA)
   find_program(EP_NVCC nvcc HINTS /usr/local/cuda/bin)
+else()
+  set(EP_NVCC "") # shadows what an earlier configuration found
 endif()
 set(EP_CUDA_GENERIC -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90,code=sm_90
     -gencode=arch=compute_90,code=compute_90)
