@@ -101,11 +101,11 @@ static int write_guess(const ep_guess *g, const char *path) {
 
 int cmd_guess(int argc, char **argv) {
     options o = {
-        .batch = -1, .seq = -1, .dim = -1, .hidden = -1, .out = -1, .dtype = "bf16", .mode = "eager", .device = "cpu"};
-    const epi_option rows[] = {{"--batch", OPT_INT, &o.batch, "N", "batch size"},
-                               {"--seq", OPT_INT, &o.seq, "N", "sequence length"},
-                               {"--dim", OPT_INT, &o.dim, "N", "width of x"},
-                               {"--hidden", OPT_INT, &o.hidden, "N", "width between the layers"},
+        .batch = 64, .seq = 128, .dim = 768, .hidden = 3072, .dtype = "bf16", .mode = "eager", .device = "cpu"};
+    const epi_option rows[] = {{"--batch", OPT_INT, &o.batch, "N", "batch size (64)"},
+                               {"--seq", OPT_INT, &o.seq, "N", "sequence length (128)"},
+                               {"--dim", OPT_INT, &o.dim, "N", "width of x (768)"},
+                               {"--hidden", OPT_INT, &o.hidden, "N", "width between the layers (3072)"},
                                {"--out", OPT_INT, &o.out, "N", "width of y (0: as x)"},
                                {"--bias", OPT_FLAG, &o.bias, NULL, "every layer has a bias"},
                                {"--act", OPT_TEXT, &o.act, "NAME", "gelu_tanh, gelu_erf, silu or relu"},
@@ -121,13 +121,6 @@ int cmd_guess(int argc, char **argv) {
     if (code >= 0) return code;
     if (count < 1) return epi_bad("guess wants a block (linear, mlp, geglu, swiglu, reglu) or a trace file");
     int block = find_block(what);
-    /* The article's sizes. */
-    bool linear = block >= 0 && blocks[block].kind == EP_BLOCK_LINEAR;
-    const struct {
-        int64_t *value, usual, of_linear;
-    } sizes[] = {{&o.batch, 64, 1024}, {&o.seq, 128, 1}, {&o.dim, 768, 32}, {&o.hidden, 3072, 0}, {&o.out, 0, 64}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (*sizes[i].value == -1) *sizes[i].value = linear ? sizes[i].of_linear : sizes[i].usual;
     ep_guess *guess = NULL;
     code = block >= 0 ? guess_block(block, &o, &guess) : guess_trace(what, &guess);
     if (code < 0) code = write_guess(guess, o.output);

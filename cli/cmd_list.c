@@ -10,12 +10,13 @@ static const char usage[] = "usage: epi list TRACE [OPTIONS]\n\n"
 int cmd_list(int argc, char **argv) {
     int64_t level = 0, step = -1;
     bool kernels = false, json = false;
-    const char *region = NULL;
+    const char *region = NULL, *write = NULL;
     const epi_option rows[] = {
         {"--level", OPT_INT, &level, "N", "how deep: 0 (outermost, the default), 1, 2..."},
         {"--kernels", OPT_FLAG, &kernels, NULL, "also the device work each op launched"},
         {"--region", OPT_TEXT, &region, "NAME", "only ops that start in regions of this name (* and ?)"},
         {"--step", OPT_INT, &step, "N", "only ProfilerStep#N"},
+        {"--write", OPT_TEXT, &write, "F", "write that part as a trace for Perfetto to F, and list nothing"},
         {"--json", OPT_FLAG, &json, NULL, "one JSON object instead of text"},
         {NULL, OPT_FLAG, NULL, NULL, NULL},
     };
@@ -28,10 +29,16 @@ int cmd_list(int argc, char **argv) {
     ep_error err = {.position = -1};
     ep_trace *trace = NULL;
     ep_report *report = NULL;
-    const ep_read_options options = {.use_step = step >= 0, .step = step};
+    const ep_read_options options = {
+        .use_step = step >= 0, .step = step, .keep_args = write != NULL, .region = write ? region : NULL};
     if (ep_trace_read(path[0], &options, &err, &trace) != EP_OK) return epi_fail(path[0], &err);
     const ep_list_options list = {.level = (int)level, .kernels = kernels, .region = region, .width = epi_width()};
     code = EPI_DONE;
+    if (write) {
+        if (ep_trace_write(trace, write, &err) != EP_OK) code = epi_fail(write, &err);
+        ep_trace_destroy(trace);
+        return code;
+    }
     if (ep_list(trace, &list, &err, &report) != EP_OK)
         code = epi_fail(path[0], &err);
     else if (json)

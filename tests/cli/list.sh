@@ -63,5 +63,9 @@ grep -q 'HTML page' "$out/stderr" || fail "what a page is"
 run 2 "$epi" list "$traces/small/steps.json" --step 9
 grep -q "no region is named 'ProfilerStep#9'; there are ProfilerStep#0" "$out/stderr" || fail "which steps there are"
 run 2 "$epi" list "$traces/small/steps.json" --level -1
+# A cut as a trace of its own: the same ops again.
+run 0 "$epi" list "$traces/shared/article/mlp_eager.json" --step 3 --write "$out/cut.json.gz"
+run 0 "$epi" list "$out/cut.json.gz" --json --kernels
+[ "$(grep -o '"kernels": 1' "$out/stdout" | wc -l)" = 5 ] || fail "the cut has five ops with a kernel"
 run 0 "$epi" list --help
 echo ok

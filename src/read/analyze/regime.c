@@ -69,12 +69,19 @@ static int by_value(const void *a, const void *b) {
     return *x < *y ? -1 : *x > *y;
 }
 
-/* Time by what bounds the device: [0] memory, [1] compute. By shapes where known, else by class. */
+/* Time by what bounds the device: [0] memory, [1] compute. By what our recorder noted of the kernel, by shapes, else by
+ * class. */
 static void split_time(const ep_study *s, const ep_device_work *w, double time[2]) {
     const ep_work_row *r = &s->rows[w->row];
+    const ep_event_info *info = &s->trace->infos[s->trace->info[w->event]];
     double ns = (double)s->trace->dur[w->event];
     ep_regime regime = EP_REGIME_UNKNOWN;
-    if (r->known && r->flops > 0) ep_study_bound_us(s, r->flops, r->bytes_read + r->bytes_written, r->dtype, &regime);
+    if (s->trace->info[w->event] && info->flops > 0 && info->bytes_read >= 0 && info->bytes_written >= 0 &&
+        w->kind != EP_NO_INDEX)
+        ep_study_bound_us(s, info->flops, info->bytes_read + info->bytes_written,
+                          s->facts->names[w->kind].decoded.dtype, &regime);
+    else if (r->known && r->flops > 0)
+        ep_study_bound_us(s, r->flops, r->bytes_read + r->bytes_written, r->dtype, &regime);
     bool heavy = w->cls == EP_CLASS_GEMM || w->cls == EP_CLASS_CONV || w->cls == EP_CLASS_ATTENTION;
     bool compute = regime == EP_REGIME_UNKNOWN ? heavy : regime == EP_REGIME_COMPUTE;
     time[compute] += ns;

@@ -299,9 +299,11 @@ static ep_status find_machine(ep_study *s, ep_error *err) {
     }
     s->has_machine = s->device_name && ep_machine_by_name(s->device_name, &s->machine) == EP_OK;
     if (!s->has_machine && s->trace->is_ours && s->device_name) {
+        /* A machine's name is its processor's with the number of cores behind. */
         ep_machine m;
-        s->has_machine =
-            ep_machine_load((ep_device){EP_DEVICE_CPU, 0}, NULL, &m) == EP_OK && strcmp(m.name, s->device_name) == 0;
+        size_t n = strlen(s->device_name);
+        s->has_machine = ep_machine_load((ep_device){EP_DEVICE_CPU, 0}, NULL, &m) == EP_OK &&
+                         strncmp(m.name, s->device_name, n) == 0 && (m.name[n] == 0 || m.name[n] == ',');
         if (s->has_machine) s->machine = m;
     }
     if (!s->has_machine)

@@ -71,6 +71,12 @@ static ep_status add_analyses(ep_text *out, const ep_trace *const *traces, const
         ep_report_destroy(report);
     }
     ep_text_add(out, "]");
+    if (count == 2) {
+        EP_TRY(ep_diff(traces[0], traces[1], labels[0], labels[1], options, err, &report));
+        ep_text_add(out, ",\"diff\":");
+        add_json(out, ep_report_json(report));
+        ep_report_destroy(report);
+    }
     return EP_OK;
 }
 

@@ -141,10 +141,10 @@ function explainTables(e) {
 
 function diffTables(d) {
   if (!d || !Array.isArray(d.regions)) return [];
-  const says = typeof d.summary === 'string' ? make('p', {text: d.summary}) : Array.isArray(d.summary) ? make('ul', {}, ...d.summary.map(x => make('li', {text: plain(x)}))) : null;
+  const says = Array.isArray(d.sentences) ? make('ul', {}, ...d.sentences.map(x => make('li', {text: plain(x)}))) : make('p', {text: plain(d.summary)});
   const rows = [];
   for (const r of d.regions) for (const p of r.pairs || []) rows.push(Object.assign({region: r.name}, p));
-  const names = list => (Array.isArray(list) ? list : [list]).map(x => x && typeof x === 'object' ? x.name || JSON.stringify(x) : plain(x));
+  const names = list => (Array.isArray(list) ? list : [list]).map(x => shownName(x && typeof x === 'object' ? x.name || x.kernel || JSON.stringify(x) : plain(x))).join(', ');
   return [section('Difference', says, table('Aligned by structure: first trace against second.', [
     ['region', 'Region'], ['relation', 'Relation'], [r => names(r.a), 'First'], [r => names(r.b), 'Second'],
     ['us_a', 'First \u00b5s', micro], ['us_b', 'Second \u00b5s', micro], ['bytes_saved', 'Bytes saved', bytes]], rows, 400))];
