@@ -14,7 +14,7 @@
 #include "run/graph/ir_text.h"
 #include "run/pass/pass.h"
 
-enum { ELEMENTS = 12000, SIZES = 3 };
+enum { ELEMENTS = 4000, SIZES = 2 };
 
 static uint64_t number(const char *name, uint64_t standard) {
     const char *s = getenv(name);
