@@ -51,6 +51,21 @@ EP_API const char *ep_compiled_report(ep_compiled *c);
 /* Generated sources, by index; NULL past the end. Valid until the next call on `c`. */
 EP_API const char *ep_compiled_source(ep_compiled *c, size_t index, const char **name);
 
+/* The disk cache of generated kernels, shared by all processes of a user. `dir` NULL: the user's cache directory
+ * (EPILOGUE_CACHE_DIR, or epilogue under XDG_CACHE_HOME or ~/.cache). An entry is one source file with what was built
+ * from it. `entry` is called newest first; its strings live for the call. */
+typedef struct ep_kernel_cache_entry {
+    const char *key;    /* 32 hex digits */
+    int64_t bytes;      /* on disk */
+    int64_t used_ns;    /* last use, ns since 1970 */
+    const char *source; /* NULL if the entry is damaged */
+} ep_kernel_cache_entry;
+EP_API ep_status ep_kernel_cache_each(const char *dir, void (*entry)(void *user, const ep_kernel_cache_entry *e),
+                                      void *user, ep_error *err);
+EP_API ep_status ep_kernel_cache_clear(const char *dir, ep_error *err, size_t *removed);
+/* The folder in use, or "" with the reason in `err`. */
+EP_API ep_status ep_kernel_cache_dir(const char *dir, char *out, size_t size, ep_error *err);
+
 #ifdef __cplusplus
 }
 #endif

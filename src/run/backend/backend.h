@@ -66,7 +66,8 @@ struct ep_backend {
     ep_device_kind kind;
     const struct ep_backend_ops *ops;
     int threads;
-    int index; /* device index */
+    int index;     /* device index */
+    char arch[16]; /* what generated code is compiled for ("sm_90"), set by open; "" on the CPU */
     void *state;
 };
 

@@ -367,6 +367,7 @@ int ep_loop_arguments(const ep_loop *l, int64_t chunk, int64_t *words, int *addr
 int64_t ep_loop_chunk(const ep_loop *l, int threads) {
     int64_t n = l->sizes[l->outer], rows = 1;
     for (int i = 0; i < l->outer; i++) rows *= l->sizes[i];
+    if (threads == 0 && !l->reduces) return EP_LOOP_DEVICE_CHUNK;
     if (l->reduces || n <= 4096 || rows >= 4 * threads) return n > 0 ? n : 1;
     int64_t chunk = (n / (4 * threads) + 1023) / 1024 * 1024;
     return chunk < 4096 ? 4096 : chunk;

@@ -18,7 +18,8 @@ enum {
     EP_LOOP_STMTS = 160,
     EP_LOOP_OPERANDS = 60,
     EP_LOOP_PHASES = 8,
-    EP_LOOP_HEAD = 3, /* words before the outer sizes */
+    EP_LOOP_DEVICE_CHUNK = 8, /* 16 bytes of the narrow dtypes, 32 of f32 */
+    EP_LOOP_HEAD = 3,         /* words before the outer sizes */
     EP_LOOP_WORDS = EP_LOOP_HEAD + EP_MAX_DIMS + EP_LOOP_OPERANDS * (EP_MAX_DIMS + 2)
 };
 
@@ -79,7 +80,7 @@ bool ep_loop_unroll_rows(ep_loop *l);
 /* Fills the argument block but for the addresses, whose places go to `address_at` (operand_count of them); returns the
  * words used. `chunk`: inner elements of an item. */
 int ep_loop_arguments(const ep_loop *l, int64_t chunk, int64_t *words, int *address_at);
-/* Inner elements that make an item worth its own overhead, and how many items there are. */
+/* Inner elements that make an item worth its own overhead (threads 0: a device, eight), and how many items there are. */
 int64_t ep_loop_chunk(const ep_loop *l, int threads);
 int64_t ep_loop_items(const ep_loop *l, int64_t chunk);
 

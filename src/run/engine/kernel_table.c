@@ -16,8 +16,10 @@ ep_status ep_kernels_open(ep_context *ctx, const ep_compile_options *o, bool int
     memset(t, 0, sizeof *t);
     t->ctx = ctx;
     t->backend = ctx->backend;
-    t->dialect = &ep_dialect_cpu;
-    t->toolchain = &ep_toolchain_cc;
+    bool cuda = ctx->device.kind == EP_DEVICE_CUDA;
+    t->dialect = cuda ? &ep_dialect_cuda : &ep_dialect_cpu;
+    t->toolchain = cuda ? &ep_toolchain_nvrtc : &ep_toolchain_cc;
+    snprintf(t->arch, sizeof t->arch, "%s", ctx->backend.arch);
     t->isa = ep_cpu_get()->isa;
     t->limit_s = o->compiler_limit_s;
     t->interpret = interpret;

@@ -218,7 +218,8 @@ static ep_status plan_gemm(planner *b, const ep_node *n) {
 static ep_status plan_kernel(planner *b, const ep_plan_kernel *k) {
     int address_at[EP_LOOP_OPERANDS];
     int64_t words[EP_LOOP_WORDS];
-    int64_t chunk = ep_loop_chunk(&k->loop, b->ctx->threads), items = ep_loop_items(&k->loop, chunk);
+    int64_t chunk = ep_loop_chunk(&k->loop, b->ctx->device.kind == EP_DEVICE_CUDA ? 0 : b->ctx->threads),
+            items = ep_loop_items(&k->loop, chunk);
     if (items == 0) return EP_OK;
     step *s = new_step(b, STEP_KERNEL);
     if (!s) return no_memory(b->ctx);

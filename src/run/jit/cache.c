@@ -130,7 +130,7 @@ static void entry_path(const ep_cache *c, ep_hash128 key, char out[PATH_SIZE]) {
     snprintf(out + n, 64, "/%s%s", hex, SUFFIX);
 }
 
-static ep_status read_all(const char *path, ep_error *err, char **out, size_t *size) {
+static ep_status read_all(const char *path, bool use, ep_error *err, char **out, size_t *size) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     struct stat st;
     if (fd < 0) return ep_fail(err, EP_ERROR_NOT_FOUND, "no entry at %s", path);
@@ -146,7 +146,7 @@ static ep_status read_all(const char *path, ep_error *err, char **out, size_t *s
         if (n <= 0) break;
         done += (size_t)n;
     }
-    if (data) futimens(fd, NULL); /* last use: the oldest go first */
+    if (data && use) futimens(fd, NULL); /* last use: the oldest go first */
     close(fd);
     if (!data) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "cache entry");
     *out = data;
@@ -154,14 +154,14 @@ static ep_status read_all(const char *path, ep_error *err, char **out, size_t *s
     return EP_OK;
 }
 
-ep_status ep_cache_load(ep_cache *c, ep_hash128 key, ep_error *err, void **image, size_t *size, char **source) {
+static ep_status load(ep_cache *c, ep_hash128 key, bool use, ep_error *err, void **image, size_t *size, char **source) {
     char path[PATH_SIZE], *data = NULL;
     size_t len = 0, at, n, source_at, source_n;
     if (c->trouble[0]) return ep_fail(err, EP_ERROR_NOT_FOUND, "no cache: %s", c->trouble);
     entry_path(c, key, path);
-    ep_status s = read_all(path, err, &data, &len);
+    ep_status s = read_all(path, use, err, &data, &len);
     if (s == EP_OK) s = ep_cache_check(data, len, key, err, &at, &n, &source_at, &source_n);
-    if (s == EP_ERROR_CACHE) unlink(path);
+    if (s == EP_ERROR_CACHE && use) unlink(path);
     if (s == EP_OK && source) {
         *source = malloc(source_n + 1);
         if (*source) {
@@ -179,6 +179,14 @@ ep_status ep_cache_load(ep_cache *c, ep_hash128 key, ep_error *err, void **image
     *image = data;
     *size = n;
     return EP_OK;
+}
+
+ep_status ep_cache_load(ep_cache *c, ep_hash128 key, ep_error *err, void **image, size_t *size, char **source) {
+    return load(c, key, true, err, image, size, source);
+}
+
+ep_status ep_cache_peek(ep_cache *c, ep_hash128 key, ep_error *err, void **image, size_t *size, char **source) {
+    return load(c, key, false, err, image, size, source);
 }
 
 static bool write_all(int fd, const void *data, size_t len) {

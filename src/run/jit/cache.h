@@ -20,6 +20,8 @@ const char *ep_cache_trouble(const ep_cache *c); /* why it is no cache, or "" */
 /* The image under `key`, malloc'ed; with source not NULL also the source it was built from. EP_ERROR_NOT_FOUND: not
  * there; EP_ERROR_CACHE: there but damaged, cut off or foreign (it has been removed). */
 ep_status ep_cache_load(ep_cache *c, ep_hash128 key, ep_error *err, void **image, size_t *size, char **source);
+/* The same without counting as a use, and leaving damaged entries where they are. */
+ep_status ep_cache_peek(ep_cache *c, ep_hash128 key, ep_error *err, void **image, size_t *size, char **source);
 /* Whole or not at all; then removes the oldest entries while the folder holds more than the limit. */
 ep_status ep_cache_store(ep_cache *c, ep_hash128 key, const void *image, size_t size, const char *source,
                          size_t source_len, ep_error *err);
