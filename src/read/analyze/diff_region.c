@@ -217,10 +217,13 @@ static const char *common_name(const char *name) {
     return is_step(name) ? "ProfilerStep" : name;
 }
 
-static bool has_region(const ep_study *s, const char *name) {
-    for (size_t i = 0; i < s->facts->region_count; i++)
-        if (strcmp(common_name(s->facts->regions[i].name), name) == 0) return true;
-    return false;
+/* The common names of a trace's regions, for looking up. */
+static bool region_names(const ep_study *s, ep_intern *names) {
+    for (size_t i = 0; i < s->facts->region_count; i++) {
+        const char *name = common_name(s->facts->regions[i].name);
+        if (ep_intern_add(names, name, strlen(name)) == UINT32_MAX) return false;
+    }
+    return true;
 }
 
 static bool done(const ep_diff_result *d, const char *name) {
@@ -243,12 +246,16 @@ static void choose_main(ep_diff_result *d) {
 
 bool ep_diff_regions(ep_diff_result *d) {
     enum { MOST = 64 }; /* more names than that are made per call and no one reads them */
-    for (size_t i = 0; i < d->a->facts->region_count && d->region_count < MOST; i++) {
+    ep_intern names = {0};
+    bool ok = region_names(d->b, &names);
+    for (size_t i = 0; ok && i < d->a->facts->region_count && d->region_count < MOST; i++) {
         const char *name = common_name(d->a->facts->regions[i].name);
-        if (is_graph(name) || done(d, name) || !ep_study_wants(d->a, name) || !has_region(d->b, name)) continue;
-        if (!add_region(d, name, name)) return false;
+        if (is_graph(name) || ep_intern_find(&names, name, strlen(name)) == UINT32_MAX) continue;
+        if (done(d, name) || !ep_study_wants(d->a, name)) continue;
+        ok = add_region(d, name, name);
     }
-    if (d->region_count == 0 && !add_region(d, NULL, "(whole trace)")) return false;
+    ep_intern_free(&names);
+    if (!ok || (d->region_count == 0 && !add_region(d, NULL, "(whole trace)"))) return false;
     choose_main(d);
     return true;
 }

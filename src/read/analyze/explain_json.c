@@ -225,10 +225,15 @@ static void ops(const ep_study *s, out *o) {
     ep_json_end(o);
 }
 
-static const ep_regime_row *regime_of(const ep_study *s, const char *name) {
-    const char *wanted = strncmp(name, "ProfilerStep#", 13) == 0 ? "ProfilerStep" : name;
-    for (size_t i = 0; i < s->regime_count; i++)
-        if (strcmp(s->regimes[i].name, wanted) == 0) return &s->regimes[i];
+/* Regimes stand in the order of the regions, steps as one row in front: *at walks along. */
+static const ep_regime_row *regime_of(const ep_study *s, const char *name, size_t *at) {
+    if (strncmp(name, "ProfilerStep#", 13) == 0)
+        return s->regime_count && strcmp(s->regimes[0].name, "ProfilerStep") == 0 ? &s->regimes[0] : NULL;
+    for (size_t i = *at; i < s->regime_count; i++)
+        if (strcmp(s->regimes[i].name, name) == 0) {
+            *at = i + 1;
+            return &s->regimes[i];
+        }
     return NULL;
 }
 
@@ -270,12 +275,13 @@ static void regime(const ep_regime_row *r, out *o) {
 }
 
 static void regions(const ep_study *s, out *o) {
+    size_t at = 0;
     begin_array(o, "regions");
     for (size_t i = 0; i < s->facts->region_count; i++) {
         const ep_region_fact *r = &s->facts->regions[i];
-        const ep_regime_row *g = regime_of(s, r->name);
-        int64_t cpu = 0, device = 0, kernel = 0;
         if (!ep_study_wants(s, r->name)) continue;
+        const ep_regime_row *g = regime_of(s, r->name, &at);
+        int64_t cpu = 0, device = 0, kernel = 0;
         for (uint32_t k = r->first; k < r->first + r->count; k++) {
             cpu += s->facts->instances[k].cpu_ns;
             device += s->facts->instances[k].device_ns;

@@ -256,6 +256,12 @@ static void kernels(const ep_study *s, page *p) {
                        all ? 100 * (double)k->total_ns / (double)all : 0);
     }
     more(p, shown, n);
+    for (size_t i = 0; i < shown; i++)
+        if (strstr(s->facts->names[i].decoded.note, "no proof")) {
+            paragraph(p, "  ", 2,
+                      "The op list in a Triton name is what went into its group, no proof of what still runs.");
+            return;
+        }
 }
 
 static void ops(const ep_study *s, page *p) {

@@ -287,6 +287,28 @@ static void compile_findings(ep_study *s) {
                         COUNT(c->entries)));
 }
 
+/* One launch that runs many kernels: their ops can't be told apart, their order can. */
+static void replay_findings(ep_study *s) {
+    int64_t kernels = 0, launches = 0, most = 0, ns = 0;
+    for (size_t i = 0; i < s->trace->count; i++) {
+        uint32_t n = s->facts->links->work_count[i];
+        if (n < 2) continue;
+        launches++;
+        kernels += n;
+        if (n > most) most = n;
+        for (uint32_t k = 0; k < n; k++)
+            ns += s->trace->dur[s->facts->links->work_list[s->facts->links->first_work[i] + k]];
+    }
+    if (launches)
+        ep_study_finding(
+            s, "replay", (double)ns * 1e-5,
+            ep_study_printf(s,
+                            "Replay: %s graph launch%s run %s kernels (%s a launch at most, %s): the host pays one "
+                            "launch for all of them, and no op of its own stands behind each.",
+                            COUNT(launches), launches > 1 ? "es" : "", COUNT(kernels), COUNT(most),
+                            US((double)ns * 1e-3)));
+}
+
 static void host_findings(ep_study *s) {
     double idle = 0;
     for (size_t i = 0; i < s->facts->device_count; i++)
@@ -410,6 +432,7 @@ ep_status ep_analyze_findings(ep_study *s, ep_error *err) {
     memset_findings(s);
     compile_findings(s);
     host_findings(s);
+    replay_findings(s);
     occupancy_findings(s);
     name_findings(s);
     unfused_bias(s);

@@ -383,21 +383,28 @@ void ep_study_range(const ep_study *s, uint32_t lane, int64_t start, int64_t end
     *count = low - *first;
 }
 
+static bool add_range(uint32_t **list, size_t *cap, size_t *total, size_t first, size_t n) {
+    if (!ep_grow(list, cap, *total + n, sizeof **list)) return false;
+    for (size_t i = 0; i < n; i++) (*list)[(*total)++] = (uint32_t)(first + i);
+    return true;
+}
+
 bool ep_study_region_work(const ep_study *s, uint32_t region, uint32_t **out, size_t *count) {
     const ep_trace *t = s->trace;
     size_t first, n, total = 0, cap = 0;
-    uint32_t *list = NULL;
+    uint32_t *list = NULL, own = t->lane[region];
     int64_t end = t->ts[region] + t->dur[region];
-    ep_study_range(s, t->lane[region], t->ts[region], end, &first, &n);
-    bool any = n == 0;
-    for (uint32_t lane = 0; lane < t->lane_count; lane++) {
-        if (any ? t->lanes[lane].pid != t->lanes[t->lane[region]].pid : lane != t->lane[region]) continue;
-        ep_study_range(s, lane, t->ts[region], end, &first, &n);
-        if (!ep_grow(&list, &cap, total + n, sizeof *list)) {
-            free(list);
-            return false;
-        }
-        for (size_t i = 0; i < n; i++) list[total++] = (uint32_t)(first + i);
+    ep_study_range(s, own, t->ts[region], end, &first, &n);
+    bool ok = add_range(&list, &cap, &total, first, n);
+    for (uint32_t lane = 0; ok && n == 0 && lane < t->lane_count; lane++) {
+        size_t k;
+        if (lane == own || t->lanes[lane].pid != t->lanes[own].pid) continue;
+        ep_study_range(s, lane, t->ts[region], end, &first, &k);
+        ok = add_range(&list, &cap, &total, first, k);
+    }
+    if (!ok) {
+        free(list);
+        return false;
     }
     *out = list;
     *count = total;
