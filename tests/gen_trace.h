@@ -1,5 +1,5 @@
-/* A trace of any size, as PyTorch 2.x writes it: one step of twenty events (a gated MLP's first half: ops with their
- * shapes, launches, kernels, flows), again and again with times, ids and correlations that go on. */
+/* A trace of any size, as PyTorch 2.x writes it: blocks of twenty events (a gated MLP's first half: ops with their shapes,
+ * launches, kernels, flows), a hundred blocks a step, again and again with times, ids and correlations that go on. */
 #ifndef EP_TESTS_GEN_TRACE_H
 #define EP_TESTS_GEN_TRACE_H
 
@@ -15,7 +15,7 @@ typedef struct gen_trace {
     int64_t bytes, events;
 } gen_trace;
 
-enum { GEN_STEP_EVENTS = 20, GEN_STEP_KERNELS = 3 };
+enum { GEN_STEP_BLOCKS = 100, GEN_STEP_EVENTS = 1 + 20 * GEN_STEP_BLOCKS, GEN_STEP_KERNELS = 3 * GEN_STEP_BLOCKS };
 
 static inline void gen_add(gen_trace *g, int written) {
     g->bytes += written > 0 ? written : 0;
@@ -87,10 +87,10 @@ static inline void gen_launch(gen_trace *g, const char *cat, const char *call, c
     "], \"Input Dims\": [" dims "]"
 #define GEN_BF16 "\"c10::BFloat16\""
 
-static inline void gen_step(gen_trace *g) {
-    char name[40];
-    snprintf(name, sizeof name, "ProfilerStep#%" PRId64, g->step++);
-    gen_op(g, name, 0, 440000, "");
+static inline void gen_block(gen_trace *g) {
+    gen_op(g, "aten::dropout", 1000, 5000,
+           GEN_SHAPES("[64, 128, 768], [], []", "[98304, 768, 1], [], []", GEN_BF16 ", \"Scalar\", \"Scalar\"",
+                      "\"\", \"0.\", \"False\""));
     gen_op(g, "aten::to", 10000, 4000,
            GEN_SHAPES("[64, 128, 768], [], [], [], []", "[98304, 768, 1], [], [], [], []",
                       GEN_BF16 ", \"Scalar\", \"Scalar\", \"Scalar\", \"\"",
@@ -133,6 +133,13 @@ static inline void gen_step(gen_trace *g) {
         "at::native::binary_internal::MulFunctor<float> >, std::array<char*, 3ul>)",
         340000, 36288, true);
     g->ts += 500001;
+}
+
+static inline void gen_step(gen_trace *g) {
+    char name[40];
+    snprintf(name, sizeof name, "ProfilerStep#%" PRId64, g->step++);
+    gen_op(g, name, 0, (int64_t)GEN_STEP_BLOCKS * 500001, "");
+    for (int i = 0; i < GEN_STEP_BLOCKS; i++) gen_block(g);
 }
 
 static inline void gen_tail(gen_trace *g) {
