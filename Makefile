@@ -3,7 +3,7 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 
-.PHONY: all setup build demo check check-gpu bench bench-gpu fuzz layers sizes format docs install clean
+.PHONY: all setup build demo check check-read check-gpu bench bench-gpu fuzz layers sizes format docs install clean
 
 all: build
 
@@ -24,6 +24,13 @@ demo: setup
 
 check: setup build
 	@cd $(BUILD) && ctest --output-on-failure -LE gpu -j $(JOBS)
+
+# The reading half alone: no oneDNN, no OpenMP, no CUDA, no compiler at run time; only zlib may be linked.
+check-read:
+	@cmake -S . -B $(BUILD)-read -G Ninja -DEPILOGUE_RUN=OFF -DEPILOGUE_WERROR=ON $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD)-read -j $(JOBS)
+	@tools/read_only.sh $(BUILD)-read
+	@cd $(BUILD)-read && ctest --output-on-failure -LE "gpu|slow" -j $(JOBS)
 
 check-gpu: setup build
 	@cd $(BUILD) && ctest --output-on-failure -L gpu

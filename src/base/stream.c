@@ -1,6 +1,7 @@
-/* Byte streams in and out, plain or gzip through zlib. */
+/* Byte streams in and out, plain or gzip through zlib; long gzip files are unpacked by a thread that reads ahead. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +13,32 @@
 
 enum { INPUT_SIZE = 1 << 17, OUTPUT_SIZE = 1 << 16, PART_SIZE = 48 };
 
+enum { BLOCK_SIZE = 1 << 18, BLOCKS = 4, AHEAD_FROM = 1 << 16 };
+
+/* Unpacked blocks between the thread that unpacks and the caller: [head, tail) are full. */
+typedef struct read_ahead {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t filled, emptied;
+    size_t head, tail, at; /* at: bytes taken from the block at head */
+    bool stop;
+    struct {
+        size_t size; /* 0: the end */
+        ep_status status;
+        ep_error err;
+        ep_stream_state state; /* once this block was unpacked */
+        unsigned char data[BLOCK_SIZE];
+    } block[BLOCKS];
+} read_ahead;
+
 struct ep_stream_in {
     int fd; /* -1: memory */
     const unsigned char *memory;
     size_t memory_size, memory_at;
-    ep_stream_state state;
-    bool started, ended; /* the first bytes were looked at; no more bytes will come */
+    ep_stream_state state; /* the thread's while it runs */
+    ep_stream_state seen;  /* what belongs to the bytes that the caller got */
+    read_ahead *ahead;     /* or NULL */
+    bool started, ended;   /* the first bytes were looked at; no more bytes will come */
     z_stream z;
     bool z_open, in_member; /* in_member: a gzip member was begun and not ended */
     bool any_member;
@@ -47,7 +68,7 @@ ep_status ep_stream_open(const char *path, ep_error *err, ep_stream_in **out) {
         return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory to read %s", path);
     }
     in->fd = fd;
-    in->state.file_size = S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1;
+    in->state.file_size = in->seen.file_size = S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1;
     *out = in;
     return EP_OK;
 }
@@ -58,7 +79,7 @@ ep_status ep_stream_memory(const void *data, size_t size, ep_error *err, ep_stre
     in->fd = -1;
     in->memory = data;
     in->memory_size = size;
-    in->state.file_size = (int64_t)size;
+    in->state.file_size = in->seen.file_size = (int64_t)size;
     *out = in;
     return EP_OK;
 }
@@ -145,9 +166,7 @@ static ep_status gzip_read(ep_stream_in *in, void *data, size_t size, ep_error *
     return EP_OK;
 }
 
-ep_status ep_stream_read(ep_stream_in *in, void *data, size_t size, ep_error *err, size_t *got) {
-    if (!in->started) EP_TRY(start(in, err));
-    if (in->state.gzip) return gzip_read(in, data, size, err, got);
+static ep_status plain_read(ep_stream_in *in, void *data, size_t size, ep_error *err, size_t *got) {
     if (in->at < in->have) {
         size_t left = in->have - in->at;
         *got = size < left ? size : left;
@@ -160,23 +179,113 @@ ep_status ep_stream_read(ep_stream_in *in, void *data, size_t size, ep_error *er
     return EP_OK;
 }
 
+static void *unpack_ahead(void *user) {
+    ep_stream_in *in = user;
+    read_ahead *a = in->ahead;
+    for (bool more = true; more;) {
+        pthread_mutex_lock(&a->lock);
+        while (a->tail - a->head == BLOCKS && !a->stop) pthread_cond_wait(&a->emptied, &a->lock);
+        bool stop = a->stop;
+        size_t i = a->tail % BLOCKS;
+        pthread_mutex_unlock(&a->lock);
+        if (stop) break;
+        a->block[i].size = 0;
+        a->block[i].status = gzip_read(in, a->block[i].data, BLOCK_SIZE, &a->block[i].err, &a->block[i].size);
+        a->block[i].state = in->state;
+        more = a->block[i].status == EP_OK && a->block[i].size > 0;
+        pthread_mutex_lock(&a->lock);
+        a->tail++;
+        pthread_cond_signal(&a->filled);
+        pthread_mutex_unlock(&a->lock);
+    }
+    return NULL;
+}
+
+/* Without a second core or a second thread the caller unpacks by itself. */
+static void start_ahead(ep_stream_in *in) {
+    if (in->state.file_size < AHEAD_FROM || sysconf(_SC_NPROCESSORS_ONLN) < 2) return;
+    read_ahead *a = malloc(sizeof *a);
+    if (!a) return;
+    a->head = a->tail = a->at = 0;
+    a->stop = false;
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_cond_init(&a->filled, NULL);
+    pthread_cond_init(&a->emptied, NULL);
+    in->ahead = a;
+    if (pthread_create(&a->thread, NULL, unpack_ahead, in) == 0) return;
+    in->ahead = NULL;
+    free(a);
+}
+
+static void stop_ahead(ep_stream_in *in) {
+    read_ahead *a = in->ahead;
+    if (!a) return;
+    pthread_mutex_lock(&a->lock);
+    a->stop = true;
+    pthread_cond_signal(&a->emptied);
+    pthread_mutex_unlock(&a->lock);
+    pthread_join(a->thread, NULL);
+    pthread_cond_destroy(&a->emptied);
+    pthread_cond_destroy(&a->filled);
+    pthread_mutex_destroy(&a->lock);
+    free(a);
+    in->ahead = NULL;
+}
+
+static ep_status take_ahead(ep_stream_in *in, void *data, size_t size, ep_error *err, size_t *got) {
+    read_ahead *a = in->ahead;
+    pthread_mutex_lock(&a->lock);
+    while (a->head == a->tail) pthread_cond_wait(&a->filled, &a->lock);
+    pthread_mutex_unlock(&a->lock);
+    size_t i = a->head % BLOCKS, left = a->block[i].size - a->at;
+    *got = size < left ? size : left;
+    memcpy(data, a->block[i].data + a->at, *got);
+    a->at += *got;
+    in->seen = a->block[i].state;
+    if (a->block[i].status != EP_OK && *got == 0) {
+        if (err) *err = a->block[i].err;
+        return a->block[i].status;
+    }
+    if (a->block[i].size == 0 || a->at < a->block[i].size) return EP_OK; /* the end stays where it is */
+    pthread_mutex_lock(&a->lock);
+    a->head++;
+    a->at = 0;
+    pthread_cond_signal(&a->emptied);
+    pthread_mutex_unlock(&a->lock);
+    return EP_OK;
+}
+
+ep_status ep_stream_read(ep_stream_in *in, void *data, size_t size, ep_error *err, size_t *got) {
+    *got = 0;
+    if (!in->started) {
+        EP_TRY(start(in, err));
+        if (in->state.gzip) start_ahead(in);
+    }
+    if (in->ahead) return size ? take_ahead(in, data, size, err, got) : EP_OK;
+    ep_status status = in->state.gzip ? gzip_read(in, data, size, err, got) : plain_read(in, data, size, err, got);
+    in->seen = in->state;
+    return status;
+}
+
 ep_status ep_stream_rewind(ep_stream_in *in, ep_error *err) {
+    stop_ahead(in);
     if (in->fd >= 0 && lseek(in->fd, 0, SEEK_SET) != 0)
         return ep_fail(err, EP_ERROR_IO, "this input cannot be read a second time: %s", strerror(errno));
     if (in->z_open) inflateEnd(&in->z);
     memset(&in->z, 0, sizeof in->z);
     in->z_open = in->in_member = in->any_member = in->started = in->ended = false;
     in->have = in->at = in->memory_at = 0;
-    in->state = (ep_stream_state){.file_size = in->state.file_size};
+    in->state = in->seen = (ep_stream_state){.file_size = in->state.file_size};
     return EP_OK;
 }
 
 ep_stream_state ep_stream_get_state(const ep_stream_in *in) {
-    return in->state;
+    return in->seen;
 }
 
 void ep_stream_close(ep_stream_in *in) {
     if (!in) return;
+    stop_ahead(in);
     if (in->z_open) inflateEnd(&in->z);
     if (in->fd >= 0) close(in->fd);
     free(in);
