@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/isa.h"
+#include "model/op/op.h"
 #include "model/trace/trace.h"
 
 /* How each kind of span is shown. */
@@ -143,7 +144,9 @@ static void begin_span(converter *c, const ep_record *head) {
     const ep_record_span *span = (const void *)(head + 1);
     ep_probe_kind kind = (ep_probe_kind)head->kind;
     const char *name = span->name ? span->name : "";
-    /* The name by which readers of traces know a launch. */
+    /* The names by which readers of traces know an op and a launch. */
+    ep_op op_number;
+    if (kind == EP_PROBE_OP && ep_op_parse(name, &op_number) == EP_OK) name = ep_op_get(op_number)->aten;
     if (kind == EP_PROBE_LAUNCH && !ep_runtime_is_launch(name)) name = "epLaunchKernel";
     int64_t ts = ep_clock_to_ns(head->ticks) - c->base;
     uint32_t row = append(c, name, span_kinds[kind].category, span_kinds[kind].kind, ts);
