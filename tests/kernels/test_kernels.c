@@ -13,6 +13,7 @@
 #include "base/isa.h"
 #include "model/op/op.h"
 #include "model/tensor/tensor.h"
+#include "model/trace/kernel_name.h"
 #include "run/backend/cpu/cpu_kernels.h"
 #include "run/backend/ref/ref.h"
 
@@ -177,8 +178,43 @@ static void list(void **state) {
     }
 }
 
+static void check_name(const char *name, const char *dtype, const char *op) {
+    ep_our_name n;
+    char back[128];
+    if (!ep_our_name_parse(name, &n)) fail_msg("%s does not parse", name);
+    assert_string_equal(n.dtype, dtype);
+    assert_string_equal(n.op, op);
+    assert_true(ep_our_name_make(&n, back, sizeof back));
+    assert_string_equal(back, name);
+}
+
+/* Every name that a trace may show is one that our parser reads. */
+static void names(void **state) {
+    (void)state;
+    for (const ep_cpu_row *r = ep_cpu_rows; r->op; r++) {
+        const char *dtype = ep_dtype_name(r->dtype);
+        if (r->class == EP_CPU_POINTWISE) {
+            const ep_pointwise_table *t = r->table;
+            for (int op = 0; op < EP_POINTWISE_OPS; op++) check_name(t->op[op].name, dtype, ep_op_name((ep_op)op));
+            continue;
+        }
+        const ep_row_table *t = r->table;
+        check_name(t->sum_name, dtype, "sum");
+        check_name(t->mean_name, dtype, "mean");
+        check_name(t->amax_name, dtype, "amax");
+        check_name(t->softmax_name, dtype, "softmax");
+        check_name(t->layer_norm_name, dtype, "layer_norm");
+        check_name(t->rms_norm_name, dtype, "rms_norm");
+        check_name(t->cast_name, dtype, "cast");
+    }
+    check_name("ep_bf16_gemm_bias_onednn_amxbf16_tn", "bf16", "gemm_bias");
+    check_name("ep_f32_gemm_onednn_avx512_nn", "f32", "gemm");
+    check_name("ep_f16_gemm_bias_gelu_tanh_residual_onednn_avx512_tn", "f16", "gemm_bias_gelu_tanh_residual");
+    check_name("ep_i64_copy_portable", "i64", "copy");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(pointwise_rows), cmocka_unit_test(same_bits),
-                                       cmocka_unit_test(list)};
+                                       cmocka_unit_test(list), cmocka_unit_test(names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

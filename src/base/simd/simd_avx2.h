@@ -139,7 +139,11 @@ V_FN void v_store_h16_n(void *p, v_h16 h, int n) {
 }
 
 V_FN v_f32 v_widen_bf16(v_h16 h) {
+#ifdef __clang__
     return v_float((v_i32)(__builtin_convertvector((v_u16)h, v_u32) << 16));
+#else
+    return v_float(v_shl((v_i32)__builtin_ia32_pmovzxwd256(h), 16));
+#endif
 }
 V_FN v_h16 v_narrow_i32(v_i32 x) { /* lanes hold 0 to 65535 */
     v_q64 packed = (v_q64)__builtin_ia32_packusdw256(x, x);

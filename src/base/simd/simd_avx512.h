@@ -166,7 +166,12 @@ V_FN void v_stream(void *p, v_f32 x) { /* past the caches; p is a multiple of 64
 }
 
 V_FN v_f32 v_widen_bf16(v_h16 h) {
+#ifdef __clang__
     return v_float((v_i32)(__builtin_convertvector((v_u16)h, v_u32) << 16));
+#else
+    v_i32 zero = {0};
+    return v_float(v_shl((v_i32)__builtin_ia32_pmovzxwd512_mask(h, zero, (v_mask)-1), 16));
+#endif
 }
 V_FN v_h16 v_narrow_i32(v_i32 x) {
     v_h16 zero = {0};
