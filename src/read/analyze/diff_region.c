@@ -209,7 +209,8 @@ static bool add_region(ep_diff_result *d, const char *name, const char *shown) {
     if (!ep_grow(&d->regions, &d->region_cap, d->region_count + 1, sizeof *d->regions)) return false;
     ep_diff_region *r = &d->regions[d->region_count++];
     memset(r, 0, sizeof *r);
-    r->name = shown;
+    r->name = ep_arena_copy(&d->arena, shown, strlen(shown)); /* --fail-on may ask after the traces are gone */
+    if (!r->name) return false;
     return fill_side(d, d->a, name, &r->a) && fill_side(d, d->b, name, &r->b) && fill_host(r) && ep_diff_pair_up(d, r);
 }
 
