@@ -67,8 +67,15 @@ static void add_products(list *l, ep_isa isa) {
 static void add_tuned(list *l, ep_isa isa) {
     for (const ep_tuned_row *const *r = ep_tuned_rows; *r; r++) {
         bool used = ep_tuned_select((*r)->dtype, isa) == *r;
-        ep_kernel_row row = {"tuned",          "gemm", ep_dtype_name((*r)->dtype),       (*r)->isa_name, "",
-                             "packed weights", used,   passed_over((*r)->isa, isa, used)};
+        bool refused = !used && (*r)->isa <= isa && (*r)->usable && !(*r)->usable();
+        ep_kernel_row row = {.mode = "tuned",
+                             .family = "gemm",
+                             .dtype = ep_dtype_name((*r)->dtype),
+                             .isa = (*r)->isa_name,
+                             .tile = (*r)->tile,
+                             .limits = "packed weights; any size and stride",
+                             .used = used,
+                             .why = refused ? (*r)->unusable : passed_over((*r)->isa, isa, used)};
         add(l, &row);
     }
 }

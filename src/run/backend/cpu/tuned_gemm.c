@@ -11,7 +11,12 @@
 #include "model/tensor/tensor.h"
 #include "run/backend/launch.h"
 
-enum { TABLE_PAYS = 1 << 15 }; /* results from which filling the table once is repaid */
+enum {
+    TABLE_PAYS = 1 << 15, /* results from which filling the table once is repaid */
+    FORK_PAYS = 1 << 18,  /* multiply-adds from which a fork-join (2 to 3 us) is repaid by vectors */
+    FORK_TILES = 1 << 22, /* the same by tile registers */
+    FORK_BYTES = 1 << 17  /* bytes of weights: streaming them takes longer */
+};
 
 struct ep_tuned_scratch {
     char *data;
@@ -235,11 +240,11 @@ static ep_status check_call(const ep_tuned_call *call, ep_error *err) {
 void ep_tuned_name(const ep_tuned_call *call, char out[128]) {
     const ep_tuned_row *r = call->weights->row;
     bool pair = call->weights->pair;
-    snprintf(out, 128, "ep_%s_%s%s%s%s%s_%s_t%dx%d_tn", ep_dtype_name(call->dtype),
+    snprintf(out, 128, "ep_%s_%s%s%s%s%s_%s_%s_tn", ep_dtype_name(call->dtype),
              pair ? ep_tuned_gated_name(call->act) : "gemm", call->bias0 || call->bias1 ? "_bias" : "",
              !pair && call->act != EP_ACT_NONE ? "_" : "",
              !pair && call->act != EP_ACT_NONE ? ep_act_name(call->act) : "", call->residual ? "_residual" : "",
-             r->isa_name, r->mr, 2 * r->half);
+             r->isa_name, r->tile);
 }
 
 static void count_work(const ep_tuned_call *call, ep_work *work) {
@@ -271,7 +276,8 @@ ep_status ep_tuned_run(ep_tuned_scratch *s, int threads, const ep_tuned_call *ca
     choose_blocks(&j);
     int64_t units = j.blocks * w->panels, ops = call->m * w->n * w->k * (w->pair ? 2 : 1);
     if (threads > units) threads = (int)units;
-    if (threads < 1 || ops < 1 << 17) threads = 1;
+    int64_t pays = w->row->isa == EP_ISA_AMX_BF16 ? FORK_TILES : FORK_PAYS;
+    if (threads < 1 || (ops < pays && w->bytes < FORK_BYTES)) threads = 1;
     int64_t padded = w->panels * 2 * j.row->half;
     size_t bias_bytes = (size_t)padded * 4 * (size_t)((call->bias0 != NULL) + (call->bias1 != NULL));
     size_t each = j.x_bytes + j.sum_bytes;

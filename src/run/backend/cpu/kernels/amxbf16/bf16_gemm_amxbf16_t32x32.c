@@ -101,6 +101,7 @@ const ep_tuned_row ep_bf16_gemm_amxbf16_t32x32 = {
     .isa_name = "amxbf16",
     .isa = EP_ISA_AMX_BF16,
     .dtype = EP_DTYPE_BF16,
+    .tile = "t32x32",
     .layout = EP_LAYOUT_BF16_16,
     .half = 16,
     .mr = 32,
@@ -120,4 +121,5 @@ const ep_tuned_row ep_bf16_gemm_amxbf16_t32x32 = {
     .gated_pairs = gated_pairs,
     .gated_back = gated_back,
     .usable = ep_isa_request_amx,
+    .unusable = "the system refuses AMX tiles to this process",
 };

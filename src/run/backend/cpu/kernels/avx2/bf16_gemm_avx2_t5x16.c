@@ -21,6 +21,7 @@ const ep_tuned_row ep_bf16_gemm_avx2_t5x16 = {
     .isa_name = "avx2",
     .isa = EP_ISA_AVX2,
     .dtype = EP_DTYPE_BF16,
+    .tile = "t5x16",
     .layout = EP_LAYOUT_BF16_8,
     .half = 8,
     .mr = 5,

@@ -21,6 +21,7 @@ const ep_tuned_row ep_f16_gemm_avx2_t6x16 = {
     .isa_name = "avx2",
     .isa = EP_ISA_AVX2,
     .dtype = EP_DTYPE_F16,
+    .tile = "t6x16",
     .layout = EP_LAYOUT_F16_8,
     .half = 8,
     .mr = 6,

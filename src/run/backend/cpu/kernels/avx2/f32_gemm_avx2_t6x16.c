@@ -24,6 +24,7 @@ const ep_tuned_row ep_f32_gemm_avx2_t6x16 = {
     .isa_name = "avx2",
     .isa = EP_ISA_AVX2,
     .dtype = EP_DTYPE_F32,
+    .tile = "t6x16",
     .layout = EP_LAYOUT_F32_8,
     .half = 8,
     .mr = 6,

@@ -21,6 +21,7 @@ const ep_tuned_row ep_bf16_gemm_avx512_t12x32 = {
     .isa_name = "avx512",
     .isa = EP_ISA_AVX512,
     .dtype = EP_DTYPE_BF16,
+    .tile = "t12x32",
     .layout = EP_LAYOUT_BF16_16,
     .half = 16,
     .mr = 12,

@@ -24,6 +24,7 @@ const ep_tuned_row ep_f32_gemm_avx512_t14x32 = {
     .isa_name = "avx512",
     .isa = EP_ISA_AVX512,
     .dtype = EP_DTYPE_F32,
+    .tile = "t14x32",
     .layout = EP_LAYOUT_F32_16,
     .half = 16,
     .mr = 14,

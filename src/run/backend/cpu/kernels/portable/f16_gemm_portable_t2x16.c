@@ -16,6 +16,7 @@ const ep_tuned_row ep_f16_gemm_portable_t2x16 = {
     .isa_name = "portable",
     .isa = EP_ISA_PORTABLE,
     .dtype = EP_DTYPE_F16,
+    .tile = "t2x16",
     .layout = EP_LAYOUT_F16_8,
     .half = 8,
     .mr = 2,
