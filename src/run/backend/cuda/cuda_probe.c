@@ -63,7 +63,10 @@ void cuda_probe_begin(cuda_state *s, const ep_probe *p, const char *name, cuda_p
 }
 
 void cuda_probe_end(cuda_state *s, const ep_probe *p, const cuda_launch *l, const cuda_probe_mark *mark) {
-    if (mark->cupti) cupti_pop();
+    if (mark->cupti) {
+        cupti_pop();
+        cupti_work(mark->correlation, l->flops, l->bytes_read, l->bytes_written);
+    }
     p->end(p->self);
     struct cuda_timing *t = s->timing;
     if (!mark->start || !t) return;

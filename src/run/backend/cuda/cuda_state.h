@@ -108,6 +108,16 @@ void cuda_pack_free(ep_backend *b, ep_packed *p);
 int64_t cuda_pack_bytes(const ep_packed *p);
 ep_status cuda_tuned(ep_backend *b, const ep_tuned_call *call, ep_error *err);
 
+/* cuda_module.c */
+ep_status cuda_module_load(ep_backend *b, const char *path, const void *image, size_t size, ep_error *err,
+                           void **module);
+void cuda_module_free(ep_backend *b, void *module);
+ep_status cuda_module_symbol(ep_backend *b, void *module, const char *name, ep_error *err, void **function);
+ep_status cuda_module_launch(ep_backend *b, void *function, const char *name, void *args, size_t args_size,
+                             const ep_work *work, int64_t items, ep_error *err);
+/* cuda_measure.c */
+ep_status cuda_measure(ep_device device, ep_error *err, ep_machine *out);
+
 static inline cuda_state *cuda_of(const ep_backend *b) {
     return b->state;
 }

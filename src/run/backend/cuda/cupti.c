@@ -57,10 +57,16 @@ static struct {
     int64_t offset_ns, error_ns; /* monotonic minus CUPTI's clock */
     uint64_t *ours;              /* [CUPTI correlation & mask] -> our number */
     uint32_t *theirs;
-    full_buffer *full; /* completed, not read yet, newest first */
+    struct launch_work *work; /* [our number & mask], taken by the launch's first kernel */
+    full_buffer *full;        /* completed, not read yet, newest first */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .full_lock = PTHREAD_MUTEX_INITIALIZER, .error_ns = -1};
 
 enum { MAP = 1 << 16 }; /* launches in flight between two flushes; older ones are overwritten */
+
+typedef struct launch_work {
+    uint64_t correlation;
+    int64_t flops, bytes_read, bytes_written;
+} launch_work;
 
 static uint64_t u64(const uint8_t *r, size_t at) {
     uint64_t v;
@@ -79,6 +85,15 @@ static uint64_t correlation_of(uint32_t theirs) {
     return state.ours && state.theirs[at] == theirs ? state.ours[at] : 0;
 }
 
+static void take_work(ep_probe_kernel *k) {
+    launch_work *w = &state.work[k->correlation & (MAP - 1)];
+    if (!k->correlation || w->correlation != k->correlation) return;
+    k->flops = w->flops;
+    k->bytes_read = w->bytes_read;
+    k->bytes_written = w->bytes_written;
+    w->correlation = 0;
+}
+
 static void deliver(const ep_probe *p, const uint8_t *r, uint32_t kind) {
     bool kernel = kind == KIND_KERNEL;
     ep_probe_kernel k = {.what = kernel                ? "kernel"
@@ -92,6 +107,7 @@ static void deliver(const ep_probe *p, const uint8_t *r, uint32_t kind) {
     k.stream = (int32_t)u32(r, kernel ? 48 : 40);
     k.correlation = correlation_of(u32(r, kernel ? 92 : 44));
     if (kernel) {
+        take_work(&k);
         const char *name;
         memcpy(&name, r + 104, sizeof name);
         k.name = p->name(p->self, name ? name : "kernel");
@@ -191,7 +207,8 @@ static bool load(void) {
 #undef F
     state.ours = calloc(MAP, sizeof *state.ours);
     state.theirs = calloc(MAP, sizeof *state.theirs);
-    return state.ours && state.theirs && cupti.register_callbacks(request, complete) == 0;
+    state.work = calloc(MAP, sizeof *state.work);
+    return state.ours && state.theirs && state.work && cupti.register_callbacks(request, complete) == 0;
 }
 
 /* The pair of clock reads with the least delay of several tries gives the offset; half that delay is its error. */
@@ -252,6 +269,10 @@ void cupti_push(uint64_t correlation) {
 void cupti_pop(void) {
     uint64_t last;
     cupti.pop(EXTERNAL_CUSTOM, &last);
+}
+
+void cupti_work(uint64_t correlation, int64_t flops, int64_t bytes_read, int64_t bytes_written) {
+    if (state.work) state.work[correlation & (MAP - 1)] = (launch_work){correlation, flops, bytes_read, bytes_written};
 }
 
 void cupti_flush(void) {

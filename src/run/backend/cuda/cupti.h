@@ -12,6 +12,8 @@ bool cupti_start(ep_error *err);
 /* Calls between push and pop on this thread belong to our correlation number. */
 void cupti_push(uint64_t correlation);
 void cupti_pop(void);
+/* The work of a launch, which CUPTI cannot know: its kernel carries it. */
+void cupti_work(uint64_t correlation, int64_t flops, int64_t bytes_read, int64_t bytes_written);
 /* Delivers what is complete to the active probe. */
 void cupti_flush(void);
 void cupti_stop(void);
