@@ -1,6 +1,8 @@
 /* The CUDA backend's struct. */
 #include <stdio.h>
 
+#include <stdio.h>
+
 #include "cuda_probe.h"
 #include "cuda_state.h"
 
@@ -10,6 +12,7 @@ static ep_status open_backend(int index, int threads, ep_error *err, ep_backend 
     out->state = s;
     out->index = index;
     out->threads = threads;
+    snprintf(out->arch, sizeof out->arch, "sm_%d%d", s->major, s->minor);
     snprintf(out->arch, sizeof out->arch, "sm_%d%d", s->major, s->minor); /* what NVRTC compiles for */
     return EP_OK;
 }
