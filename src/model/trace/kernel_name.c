@@ -60,7 +60,9 @@ static bool is_layout(const char *word) {
     return strlen(word) == 2 && strchr("tn", word[0]) && strchr("tn", word[1]);
 }
 
-static const char *class_of(const char *op) {
+/* A gated op over a vector tile ("u16") is act(gate) * up alone; only over a matrix tile is it two products as well. */
+static const char *class_of(const char *op, const char *tile) {
+    if (tile[0] == 'u' && strstr(op, "glu")) return "pointwise";
     for (size_t i = 0; i < COUNT(classes); i++) {
         size_t n = strlen(classes[i].prefix);
         if (strncmp(op, classes[i].prefix, n) == 0 && (op[n] == 0 || op[n] == '_')) return classes[i].class_name;
@@ -127,7 +129,7 @@ static bool parse_plain(char *const *token, int count, ep_our_name *n) {
     if (*n->tile) next++;
     if (next < count && is_layout(token[next])) strcpy(n->layout, token[next++]);
     if (!join(token, next, count, n->extra, sizeof n->extra)) return false;
-    snprintf(n->class_name, sizeof n->class_name, "%s", class_of(n->op));
+    snprintf(n->class_name, sizeof n->class_name, "%s", class_of(n->op, n->tile));
     return true;
 }
 

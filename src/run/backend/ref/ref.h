@@ -36,7 +36,7 @@ void ep_ref_act(ep_act act, int64_t n, double *v);
 /* Rounds values to a dtype and back. */
 void ep_ref_round(ep_dtype dtype, int64_t n, double *v);
 
-/* Kernel names "ep_<dtype>_<what>_portable_ref", made once: by op; by what a GEMM's epilogue holds; by activation. */
+/* Kernel names "ep_<dtype>_<what>_ref", made once: by op; by what a GEMM's epilogue holds; by activation. */
 const char *ep_ref_name_op(ep_dtype dtype, ep_op op);
 const char *ep_ref_name_gemm(const ep_gemm *g);
 const char *ep_ref_name_gated(ep_dtype dtype, ep_act act, bool backward);
