@@ -1,6 +1,7 @@
 /* A gated MLP, first op by op as one would write it, then as a block: the same numbers. */
 #include <epilogue/epilogue.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static ep_context *ctx;
 static ep_error err;

@@ -1,6 +1,7 @@
 /* A function in the eager API, compiled: captured once, fused, generated, and run again with other sizes. */
 #include <epilogue/epilogue.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static ep_context *ctx;
 static ep_error err;

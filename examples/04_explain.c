@@ -2,6 +2,7 @@
  * shows. */
 #include <epilogue/epilogue.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static ep_error err;

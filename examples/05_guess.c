@@ -1,6 +1,7 @@
 /* Guess first, then look: claims about a block, written down before it runs and judged after. */
 #include <epilogue/epilogue.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static ep_context *ctx;
