@@ -12,11 +12,11 @@
 #include "base/isa.h"
 #include "run/backend/cpu/tuned.h"
 
+// clang-format off
 #define PEAK_28(X)                                                                                                     \
-    X(0)                                                                                                               \
-    X(1)                                                                                                               \
-    X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21)    \
-        X(22) X(23) X(24) X(25) X(26) X(27)
+    X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19)      \
+    X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27)
+// clang-format on
 #define PEAK_12(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 #define PEAK_FMA512(n) "vfmadd231ps %%zmm31, %%zmm31, %%zmm" #n "\n"
 #define PEAK_DP512(n) "vdpbf16ps %%zmm31, %%zmm31, %%zmm" #n "\n"

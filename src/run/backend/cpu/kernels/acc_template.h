@@ -34,14 +34,7 @@
 static inline __attribute__((always_inline)) void acc_rows(const int R, int64_t chunks, const float *a, const char *b,
                                                            float *c, bool first, const char *ahead, int lines) {
     v_f32 s0[ACC_MR], s1[ACC_MR];
-    if (first) {
-        ACC_EACH_ROW(R) s0[r] = s1[r] = v_set1(0);
-    } else {
-        ACC_EACH_ROW(R) {
-            s0[r] = v_load(c + r * ACC_WIDTH);
-            s1[r] = v_load(c + r * ACC_WIDTH + V_LANES);
-        }
-    }
+    ACC_EACH_ROW(R) s0[r] = s1[r] = v_set1(0);
     for (int64_t i = 0; i < chunks; i++) {
         for (int l = 0; l < lines; l++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
         for (int k = 0; k < 16; k++, b += 8 * V_LANES) {
@@ -57,6 +50,12 @@ static inline __attribute__((always_inline)) void acc_rows(const int R, int64_t 
 #endif
         }
         a += ACC_MR * ACC_ROW;
+    }
+    if (!first) { /* sums of blocks, added: the error grows with the number of blocks and not with k */
+        ACC_EACH_ROW(R) {
+            s0[r] = v_load(c + r * ACC_WIDTH) + s0[r];
+            s1[r] = v_load(c + r * ACC_WIDTH + V_LANES) + s1[r];
+        }
     }
     ACC_EACH_ROW(R) {
         v_store(c + r * ACC_WIDTH, s0[r]);
