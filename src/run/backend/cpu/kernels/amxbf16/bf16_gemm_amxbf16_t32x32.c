@@ -1,5 +1,7 @@
 /* bf16 GEMM tiles on AMX: bound by tdpbf16ps, one in 16 cycles; two tiles of x and two of weights feed four products,
- * so a load has 16 cycles, which L1 sustains and L2 nearly. */
+ * so a load has 16 cycles, which L1 sustains and L2 nearly.
+ * Share of the peak: 89 % in L1, 57 to 64 % with x from L2, 23 to 31 % for whole blocks on a
+ * guest with 15 GB/s a core. Last change: 8 chunks a block instead of 16, +5 % (bench/ladder/cpu_gemm.md). */
 #include <immintrin.h>
 #include <string.h>
 
