@@ -106,7 +106,7 @@ static void check_run(const ep_cpu_row *row, ep_op op, operands *o, const int *s
 static void check_row(const ep_cpu_row *row) {
     static const int64_t lengths[] = {1, 2, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 130, 1000};
     operands o;
-    for (int k = 0; k < 4; k++) assert_non_null(o.memory[k] = aligned_alloc(64, MOST * 4 + 2 * PAD));
+    for (int k = 0; k < 4; k++) assert_non_null(o.memory[k] = aligned_alloc(64, (MOST * 4 + 3 * PAD) / 64 * 64));
     memset(o.value, 0, sizeof o.value);
     for (int op = 0; op < EP_POINTWISE_OPS; op++) {
         int arity = ep_op_get((ep_op)op)->max_arity;

@@ -35,6 +35,13 @@ V_FN v_i32 v_shl(v_i32 x, int n) {
 V_FN v_i32 v_shr(v_i32 x, int n) {
     return (v_i32)((v_u32)x >> n);
 }
+/* Sums and differences that wrap. */
+V_FN v_i32 v_iadd(v_i32 x, v_i32 y) {
+    return (v_i32)((v_u32)x + (v_u32)y);
+}
+V_FN v_i32 v_isub(v_i32 x, v_i32 y) {
+    return (v_i32)((v_u32)x - (v_u32)y);
+}
 V_FN v_i32 v_sar(v_i32 x, int n) {
     return x >> n;
 }
@@ -152,7 +159,7 @@ V_FN v_h16 v_narrow_i32(v_i32 x) { /* lanes hold 0 to 65535 */
 }
 V_FN v_h16 v_bf16(v_f32 x) {
     v_i32 b = v_bits(x);
-    v_i32 r = v_shr(b + 0x7fff + (v_shr(b, 16) & 1), 16);
+    v_i32 r = v_shr(v_iadd(b, 0x7fff + (v_shr(b, 16) & 1)), 16);
     v_i32 q = v_shr(b, 16) | 0x40;
     return v_narrow_i32(v_bits(v_blend(v_ne(x, x), v_float(q), v_float(r))));
 }
@@ -170,7 +177,7 @@ V_FN void v_store_bf16_n(void *p, v_f32 x, int n) {
 }
 V_FN v_f32 v_round_bf16(v_f32 x) {
     v_i32 b = v_bits(x);
-    v_i32 r = (b + 0x7fff + (v_shr(b, 16) & 1)) & (int)0xffff0000;
+    v_i32 r = v_iadd(b, 0x7fff + (v_shr(b, 16) & 1)) & (int)0xffff0000;
     v_i32 q = (b | 0x400000) & (int)0xffff0000;
     return v_blend(v_ne(x, x), v_float(q), v_float(r));
 }

@@ -33,6 +33,12 @@ V_FN v_i32 v_shl(v_i32 x, int n) {
 V_FN v_i32 v_shr(v_i32 x, int n) {
     return (v_i32)((unsigned)x >> n);
 }
+V_FN v_i32 v_iadd(v_i32 x, v_i32 y) {
+    return (v_i32)((unsigned)x + (unsigned)y);
+}
+V_FN v_i32 v_isub(v_i32 x, v_i32 y) {
+    return (v_i32)((unsigned)x - (unsigned)y);
+}
 V_FN v_i32 v_sar(v_i32 x, int n) {
     return x >> n;
 }

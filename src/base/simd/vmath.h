@@ -57,8 +57,8 @@ V_FN v_f32 v_log(v_f32 x) {
     /* Of the absolute value, so that no lane's bits overflow below; negative lanes become NaN at the end. */
     v_f32 y = v_abs(v_blend(small, x * K(8388608.0f), x));
     v_f32 extra = v_blend(small, K(-23.0f), K(0.0f));
-    v_i32 e = v_sar(v_bits(y) - 0x3f2aaaab, 23); /* the mantissa goes to [2/3, 4/3) */
-    v_f32 f = v_float(v_bits(y) - v_shl(e, 23)) - K(1.0f);
+    v_i32 e = v_sar(v_isub(v_bits(y), v_iset1(0x3f2aaaab)), 23); /* the mantissa goes to [2/3, 4/3) */
+    v_f32 f = v_float(v_isub(v_bits(y), v_shl(e, 23))) - K(1.0f);
     v_f32 n = v_from_i32(e) + extra, s = f * f;
     v_f32 p = v_fma(K(0.113306172f), f, K(-0.124222003f));
     p = v_fma(p, f, K(0.109156549f));
