@@ -122,8 +122,7 @@ static int make_context(run_setup *s, const run_request *q) {
     s->threads = ep_context_threads(s->ctx);
     ep_status known = ep_machine_load(q->device, &err, &s->machine);
     /* A device has no estimates of its own; measuring it takes seconds, once. */
-    if (known != EP_OK && q->device.kind == EP_DEVICE_CUDA)
-        known = ep_machine_measure(q->device, 0, &err, &s->machine);
+    if (known != EP_OK && q->device.kind == EP_DEVICE_CUDA) known = ep_machine_measure(q->device, 0, &err, &s->machine);
     if (known != EP_OK) memset(&s->machine, 0, sizeof s->machine);
     return -1;
 }

@@ -115,7 +115,9 @@ static void pointwise(void **state) {
                                : ep_where(gpu, d[0], d[1], d[2], &y);
         if (s != EP_OK) print_message("%s: %s\n", ep_op_name(op), ep_context_error(gpu)->message);
         assert_int_equal(s, EP_OK);
-        s = n == 1 ? ep_unary(ref, op, h[0], &r) : n == 2 ? ep_binary(ref, op, h[0], h[1], &r) : ep_where(ref, h[0], h[1], h[2], &r);
+        s = n == 1   ? ep_unary(ref, op, h[0], &r)
+            : n == 2 ? ep_binary(ref, op, h[0], h[1], &r)
+                     : ep_where(ref, h[0], h[1], h[2], &r);
         assert_int_equal(s, EP_OK);
         compare(ep_op_name(op), y, r, tolerance(dtype));
         for (int i = 0; i < n; i++) {
@@ -132,11 +134,14 @@ static void products(void **state) {
         int64_t m = pick(), n = pick(), k = pick();
         int64_t xs[2] = {m, k}, ws[2] = {n, k}, bs[1] = {n};
         int kx = (int)rnd(3), kw = (int)rnd(3), kb = (int)rnd(2) * 2;
-        ep_tensor *hx = host_tensor(dtype, 2, xs, kx), *hw = host_tensor(dtype, 2, ws, kw), *hb = host_tensor(dtype, 1, bs, kb);
+        ep_tensor *hx = host_tensor(dtype, 2, xs, kx), *hw = host_tensor(dtype, 2, ws, kw),
+                  *hb = host_tensor(dtype, 1, bs, kb);
         ep_tensor *dx = device_tensor(hx, kx), *dw = device_tensor(hw, kw), *db = device_tensor(hb, kb), *y, *r;
         bool bias = rnd(2);
         ep_status s = ep_linear(gpu, dx, dw, bias ? db : NULL, &y);
-        if (s != EP_OK) print_message("linear %lld %lld %lld: %s\n", (long long)m, (long long)n, (long long)k, ep_context_error(gpu)->message);
+        if (s != EP_OK)
+            print_message("linear %lld %lld %lld: %s\n", (long long)m, (long long)n, (long long)k,
+                          ep_context_error(gpu)->message);
         assert_int_equal(s, EP_OK);
         assert_int_equal(ep_linear(ref, hx, hw, bias ? hb : NULL, &r), EP_OK);
         compare("linear", y, r, dtype == EP_DTYPE_F32 ? 3e-5 : tolerance(dtype));
@@ -216,7 +221,8 @@ static void blocks(void **state) {
         bool bias = rnd(2), gate = rnd(3) > 0, residual = rnd(2);
         ep_error e;
         ep_tensor *h[8], *d[8];
-        int64_t shapes[8][2] = {{m, dim}, {hidden, dim}, {hidden, dim}, {dim, hidden}, {hidden, 0}, {hidden, 0}, {dim, 0}, {m, dim}};
+        int64_t shapes[8][2] = {{m, dim},    {hidden, dim}, {hidden, dim}, {dim, hidden},
+                                {hidden, 0}, {hidden, 0},   {dim, 0},      {m, dim}};
         for (int i = 0; i < 8; i++) {
             int nd = i >= 4 && i < 7 ? 1 : 2;
             assert_int_equal(ep_tensor_create(dtype, nd, shapes[i], &e, &h[i]), EP_OK);
@@ -297,8 +303,9 @@ int main(void) {
         return 0;
     }
     if (ep_context_create(&plain, &e, &ref) != EP_OK) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pointwise), cmocka_unit_test(products), cmocka_unit_test(rows),
-                                       cmocka_unit_test(gated),     cmocka_unit_test(blocks),   cmocka_unit_test(recorded)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pointwise), cmocka_unit_test(products),
+                                       cmocka_unit_test(rows),      cmocka_unit_test(gated),
+                                       cmocka_unit_test(blocks),    cmocka_unit_test(recorded)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     ep_context_destroy(gpu);
     ep_context_destroy(ref);

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/probe.h"
 #include "cuda_probe.h"
+#include "cupti.h"
 
 ep_status cuda_result(cuda_state *s, cu_result result, const char *what, ep_error *err) {
     if (result == 0) return EP_OK;
@@ -41,6 +43,16 @@ static ep_status read_attributes(cuda_state *s, ep_error *err) {
     return cu_check(s->cu, s->cu->device_name(s->name, (int)sizeof s->name, s->device), "cuDeviceGetName", err);
 }
 
+/* For the traces that show its kernels; and what CUPTI still holds when a recording stops belongs to it. */
+static void say_device(const cuda_state *s) {
+    ep_probe_device d = {.id = s->index, .sm_count = s->sm_count, .major = s->major, .minor = s->minor};
+    size_t bytes = 0;
+    memcpy(d.name, s->name, sizeof d.name);
+    if (s->cu->device_memory(&bytes, s->device) == 0) d.memory_bytes = (int64_t)bytes;
+    ep_probe_device_add(&d);
+    atomic_store(&ep_probe_flush, cupti_flush);
+}
+
 static ep_status open_device(cuda_state *s, ep_error *err) {
     int count = 0;
     CU_TRY(s->cu, s->cu->device_count(&count), err);
@@ -51,6 +63,7 @@ static ep_status open_device(cuda_state *s, ep_error *err) {
     if (s->major < 8)
         return ep_fail(err, EP_ERROR_UNSUPPORTED, "%s has compute capability %d.%d; 8.0 is the least", s->name,
                        s->major, s->minor);
+    say_device(s);
     CU_TRY(s->cu, s->cu->context_retain(&s->context, s->device), err);
     CU_TRY(s->cu, s->cu->context_set(s->context), err);
     CU_TRY(s->cu, s->cu->stream_create(&s->stream, 1), err); /* 1: does not wait for the legacy stream */
