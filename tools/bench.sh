@@ -16,7 +16,7 @@ for extra in bench_tuned bench_compile; do
         "$build/bench/$extra"
     fi
 done
-if [ "${2:-}" = --gpu ] && [ -x "$build/bench/bench_cuda" ]; then "$build/bench/bench_cuda"; fi
+if [ "${2:-}" = --gpu ] && [ -x "$build/bench/bench_gpu" ]; then "$build/bench/bench_gpu"; fi
 if [ -n "${PYTHON:-}" ]; then
     echo "== beside PyTorch"
     "$PYTHON" bench/peers/torch_side_by_side.py "$build/libepilogue.so" --compile

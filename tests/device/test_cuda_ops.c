@@ -241,13 +241,16 @@ static void blocks(void **state) {
         }
         ep_tensor *y, *r;
         assert_int_equal(ep_block_run(br, EP_MODE_EAGER, h[0], residual ? h[7] : NULL, &r), EP_OK);
-        for (int mode = 0; mode < 2; mode++) {
+        static const ep_mode modes[] = {EP_MODE_EAGER, EP_MODE_TUNED, EP_MODE_COMPILED};
+        static const char *const names[] = {"eager block", "tuned block", "compiled block"};
+        for (int mode = 0; mode < (round % 5 ? 2 : 3); mode++) {
             ep_tensor *copy;
-            ep_status s = ep_block_run(bg, mode ? EP_MODE_TUNED : EP_MODE_EAGER, d[0], residual ? d[7] : NULL, &y);
+            if (modes[mode] == EP_MODE_COMPILED) assert_int_equal(ep_block_prepare(bg, EP_MODE_COMPILED, d[0]), EP_OK);
+            ep_status s = ep_block_run(bg, modes[mode], d[0], residual ? d[7] : NULL, &y);
             if (s != EP_OK) print_message("block mode %d: %s\n", mode, ep_context_error(gpu)->message);
             assert_int_equal(s, EP_OK);
             ep_tensor_alias(r, &e, &copy);
-            compare(mode ? "tuned block" : "eager block", y, copy, dtype == EP_DTYPE_F32 ? 1e-4 : 3 * tolerance(dtype));
+            compare(names[mode], y, copy, dtype == EP_DTYPE_F32 ? 1e-4 : 3 * tolerance(dtype));
         }
         ep_tensor_destroy(r);
         ep_block_destroy(bg);

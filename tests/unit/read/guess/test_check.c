@@ -29,8 +29,9 @@
     OP("aten::linear", 110, 40)                                                                                        \
     OP("aten::t", 112, 5)                                                                                              \
     OP("aten::addmm", 120, 25)                                                                                         \
-    CALL("cudaLaunchKernel", 130, 5, 1) OP("aten::mul", 160, 20) CALL("cudaLaunchKernel", 165, 5, 2)                   \
-        CALL("cudaMemsetAsync", 172, 2, 3) WORK("kernel", GEMM, 140, 30, 1)                                            \
+    CALL("cudaLaunchKernel", 130, 5, 1)                                                                                \
+    OP("aten::mul", 160, 20) CALL("cudaLaunchKernel", 165, 5, 2) CALL("cudaMemsetAsync", 172, 2, 3)                    \
+        WORK("kernel", GEMM, 140, 30, 1)                                                                               \
             WORK("kernel", "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float> >(int)",   \
                  175, 10, 2) WORK("gpu_memset", "Memset (Device)", 190, 1, 3)
 

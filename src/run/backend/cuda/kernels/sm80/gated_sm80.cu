@@ -2,7 +2,8 @@
  *
  * Bound: 3 streams (backward 5) over memory bandwidth. Work is a flat list of vectors of V elements: V is 16 bytes where
  * the addresses and row strides allow, else 8, 4, 2 bytes; rows that follow one another without a gap are one row, so an
- * odd width costs nothing. Each thread keeps UNROLL independent loads of each stream in flight. */
+ * odd width costs nothing. One vector of each stream a thread: four in flight cost occupancy, 3.74 for 4.38 TB/s at
+ * 8192 x 16384 bf16 on an H200, whose copy reaches 4.28. */
 #include "../common/activation.cuh"
 
 namespace ep {
@@ -145,7 +146,7 @@ __device__ __forceinline__ void gated_body(const gated_args &a) {
 
 #define EP_GATED(name, TYPE, V, ACT, EAGER, BACKWARD)                                                                  \
     extern "C" __global__ void __launch_bounds__(256) name(const __grid_constant__ ep::gated_args args) {              \
-        ep::gated_body<ep::TYPE, V, ep::ACT, EAGER, BACKWARD, BACKWARD ? 2 : 4>(args);                                 \
+        ep::gated_body<ep::TYPE, V, ep::ACT, EAGER, BACKWARD, BACKWARD ? 2 : 1>(args);                                 \
     }
 #define EP_GATED_WIDTHS(dtype, TYPE, act, ACT, V, R, EAGER)                                                            \
     EP_GATED(ep_##dtype##_gated_##act##_sm80_v##V##R, TYPE, V, ACT, EAGER, false)                                      \
