@@ -20,6 +20,18 @@ static bool is_allocator(const char *name) {
     return false;
 }
 
+/* What a call's name says; worked out once a name. */
+enum { LOOKED_AT = 1, SYNC = 2, ALLOCATOR = 4, COPY = 8, PAGEABLE = 16 };
+
+static uint8_t traits(const ep_study *s, uint8_t *by_name, size_t i) {
+    uint8_t *all = &by_name[s->trace->name[i]];
+    if (*all) return *all;
+    const char *name = ep_study_name(s, (uint32_t)i);
+    *all = (uint8_t)(LOOKED_AT | (is_sync(name) ? SYNC : 0) | (is_allocator(name) ? ALLOCATOR : 0) |
+                     (strstr(name, "Memcpy") ? COPY : 0) | (strstr(name, "Pageable -> Device") ? PAGEABLE : 0));
+    return *all;
+}
+
 static int by_value(const void *a, const void *b) {
     const double *x = a, *y = b;
     return *x < *y ? -1 : *x > *y;
@@ -61,29 +73,29 @@ static int64_t steady_from(const ep_study *s) {
     return s->facts->span_start_ns + (s->facts->span_end_ns - s->facts->span_start_ns) / 2;
 }
 
-static void runtime_call(ep_study *s, size_t i, int64_t steady) {
+static void runtime_call(ep_study *s, size_t i, int64_t steady, uint8_t *by_name) {
     const ep_trace *t = s->trace;
-    const char *name = ep_study_name(s, (uint32_t)i);
-    if (is_sync(name)) {
+    uint8_t is = traits(s, by_name, i);
+    if (is & SYNC) {
         s->sync_calls++;
         s->sync_ns += t->dur[i];
-        if (t->dur[i] > s->longest_sync_ns) s->longest_sync_ns = t->dur[i], s->longest_sync = name;
+        if (t->dur[i] > s->longest_sync_ns)
+            s->longest_sync_ns = t->dur[i], s->longest_sync = ep_study_name(s, (uint32_t)i);
     }
-    if (t->ts[i] >= steady && is_allocator(name)) {
+    if (t->ts[i] >= steady && (is & ALLOCATOR)) {
         s->allocator_calls++;
         s->allocator_ns += t->dur[i];
     }
 }
 
 /* The op that holds most of the time before the first kernel: context, module loads, first allocations. */
-static void find_setup(ep_study *s) {
+static void find_setup(ep_study *s, uint8_t *by_name) {
     const ep_trace *t = s->trace;
     int64_t longest = 0;
     uint32_t row = EP_NO_INDEX;
     for (size_t i = 0; i < t->count; i++) {
         if (t->kind[i] != EP_EVENT_RUNTIME || !ep_event_is_span(t, i)) continue;
-        const char *name = ep_study_name(s, (uint32_t)i);
-        bool setup = !is_sync(name) && strstr(name, "Memcpy") == NULL;
+        bool setup = (traits(s, by_name, i) & (SYNC | COPY)) == 0;
         if (setup && t->dur[i] > longest) longest = t->dur[i], row = (uint32_t)i;
     }
     uint32_t op = row == EP_NO_INDEX ? EP_NO_INDEX : s->facts->links->owner[row];
@@ -97,16 +109,19 @@ ep_status ep_analyze_host(ep_study *s, ep_error *err) {
     (void)err;
     const ep_trace *t = s->trace;
     int64_t steady = steady_from(s);
+    uint8_t *by_name = calloc(t->strings.count + 1, 1);
+    if (!by_name) return EP_ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; i < t->count; i++) {
         if (!ep_event_is_span(t, i)) continue;
-        if (t->kind[i] == EP_EVENT_RUNTIME) runtime_call(s, i, steady);
-        if (t->kind[i] == EP_EVENT_MEMCPY && strstr(ep_study_name(s, (uint32_t)i), "Pageable -> Device")) {
+        if (t->kind[i] == EP_EVENT_RUNTIME) runtime_call(s, i, steady, by_name);
+        if (t->kind[i] == EP_EVENT_MEMCPY && (traits(s, by_name, i) & PAGEABLE)) {
             int64_t bytes = t->infos[t->info[i]].bytes;
             s->pageable_copies++;
             s->pageable_ns += t->dur[i];
             s->pageable_bytes += bytes > 0 ? bytes : 0;
         }
     }
-    find_setup(s);
+    find_setup(s, by_name);
+    free(by_name);
     return median_delay(s) ? EP_OK : EP_ERROR_OUT_OF_MEMORY;
 }

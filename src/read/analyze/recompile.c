@@ -157,6 +157,13 @@ typedef struct costs {
     parts lookup, prologue, guards, call;
 } costs;
 
+/* Does the name say anything about compiling? */
+static bool tells(const char *name) {
+    int frame, number;
+    return region_ids(name, &frame, &number) || starts(name, "TorchDynamo Cache Lookup") ||
+           strstr(name, "Runtime Wrapper Prologue") || starts(name, "Pregraph bytecode") || is_compile_span(name);
+}
+
 static bool host_event(ep_study *s, size_t at, seen *entries, costs *c, bool *ran) {
     uint32_t i = s->facts->links->order[at];
     const char *name = ep_study_name(s, i);
@@ -193,13 +200,19 @@ ep_status ep_analyze_recompile(ep_study *s, ep_error *err) {
     costs c = {0};
     bool ok = true, ran = false;
     int64_t compiles = 0;
+    uint8_t *asked = calloc(t->strings.count + 1, 1); /* by string: 0 not looked at, 1 tells nothing, 2 tells */
+    if (!asked) return EP_ERROR_OUT_OF_MEMORY;
     for (size_t k = 0; ok && k < l->order_count; k++) { /* in time order on each lane */
         uint32_t i = l->order[k];
-        if (t->kind[i] == EP_EVENT_OP || t->kind[i] == EP_EVENT_REGION || t->kind[i] == EP_EVENT_OTHER_SPAN)
-            ok = host_event(s, k, &entries, &c, &ran);
-        else if (t->kind[i] == EP_EVENT_COMPILE)
+        if (t->kind[i] == EP_EVENT_OP || t->kind[i] == EP_EVENT_REGION || t->kind[i] == EP_EVENT_OTHER_SPAN) {
+            uint8_t *name = &asked[t->name[i]];
+            if (*name == 0) *name = tells(ep_study_name(s, i)) ? 2 : 1;
+            if (*name == 2) ok = host_event(s, k, &entries, &c, &ran);
+        } else if (t->kind[i] == EP_EVENT_COMPILE) {
             ok = our_event(s, i, &c, &compiles);
+        }
     }
+    free(asked);
     double lookup = median(&c.lookup), prologue = median(&c.prologue), call = median(&c.call),
            guards = median(&c.guards);
     for (size_t i = 0; i < s->compile_count; i++) {

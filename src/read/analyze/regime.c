@@ -13,25 +13,52 @@ static const double BUSY_ENOUGH = 0.85; /* above this share the device, not the 
 
 typedef struct lookup {
     size_t *lane_first; /* order[] of a lane */
-    uint32_t *events;   /* by order position: op and runtime spans before it */
-    int64_t *sync_ns;   /* by order position: time in synchronisations before it */
+    uint32_t *events;   /* by every 64th order position: op and runtime spans before it */
+    int64_t *sync_ns;   /* the same for time in synchronisations */
+    uint8_t *sync_name; /* by string: 0 not looked at, 1 no, 2 a synchronisation */
 } lookup;
+
+enum { EVERY = 64 };
+
+typedef struct tally {
+    uint32_t events;
+    int64_t sync_ns;
+} tally;
+
+static void count_span(const ep_study *s, const lookup *l, uint32_t e, tally *sum) {
+    const ep_trace *t = s->trace;
+    bool call = t->kind[e] == EP_EVENT_RUNTIME;
+    sum->events += call || t->kind[e] == EP_EVENT_OP;
+    if (!call) return;
+    uint8_t *sync = &l->sync_name[t->name[e]];
+    if (*sync == 0) *sync = strstr(ep_study_name(s, e), "Synchronize") ? 2 : 1;
+    if (*sync == 2) sum->sync_ns += t->dur[e];
+}
+
+/* What stands before an order position: the checkpoint before it and the few spans since. */
+static tally before(const ep_study *s, const lookup *l, size_t position) {
+    size_t mark = position / EVERY;
+    tally sum = {l->events[mark], l->sync_ns[mark]};
+    for (size_t i = mark * EVERY; i < position; i++) count_span(s, l, s->facts->links->order[i], &sum);
+    return sum;
+}
 
 static bool lookup_create(const ep_study *s, lookup *l) {
     const ep_trace *t = s->trace;
     const ep_links *k = s->facts->links;
     size_t lanes = t->lane_count ? t->lane_count : 1;
     l->lane_first = calloc(lanes + 1, sizeof *l->lane_first);
-    l->events = ep_malloc_array(k->order_count + 1, sizeof *l->events);
-    l->sync_ns = ep_malloc_array(k->order_count + 1, sizeof *l->sync_ns);
-    if (!l->lane_first || !l->events || !l->sync_ns) return false;
+    l->events = ep_malloc_array(k->order_count / EVERY + 1, sizeof *l->events);
+    l->sync_ns = ep_malloc_array(k->order_count / EVERY + 1, sizeof *l->sync_ns);
+    l->sync_name = calloc(t->strings.count + 1, 1);
+    if (!l->lane_first || !l->events || !l->sync_ns || !l->sync_name) return false;
+    tally sum = {0, 0};
     l->events[0] = 0;
     l->sync_ns[0] = 0;
     for (size_t i = 0; i < k->order_count; i++) {
         uint32_t e = k->order[i];
-        bool call = t->kind[e] == EP_EVENT_RUNTIME, sync = call && strstr(ep_study_name(s, e), "Synchronize") != NULL;
-        l->events[i + 1] = l->events[i] + (call || t->kind[e] == EP_EVENT_OP);
-        l->sync_ns[i + 1] = l->sync_ns[i] + (sync ? t->dur[e] : 0);
+        count_span(s, l, e, &sum);
+        if ((i + 1) % EVERY == 0) l->events[(i + 1) / EVERY] = sum.events, l->sync_ns[(i + 1) / EVERY] = sum.sync_ns;
         l->lane_first[t->lane[e] + 1] = i + 1;
     }
     for (size_t i = 0; i < lanes; i++)
@@ -43,6 +70,7 @@ static void lookup_free(lookup *l) {
     free(l->lane_first);
     free(l->events);
     free(l->sync_ns);
+    free(l->sync_name);
 }
 
 /* The first position of the lane whose event starts at `at` or later. */
@@ -187,9 +215,10 @@ static bool instance(ep_study *s, const lookup *l, uint32_t event, ep_regime_row
     size_t n = 0;
     if (!ep_study_region_work(s, event, &list, &n)) return false;
     size_t from = position(s, l, lane, t->ts[event]), to = position(s, l, lane, t->ts[event] + t->dur[event]);
-    double events = (double)(l->events[to] - l->events[from]);
+    tally low = before(s, l, from), high = before(s, l, to);
+    double events = (double)(high.events - low.events);
     r->host_us = (double)t->dur[event] * 1e-3;
-    r->sync_us = (double)(l->sync_ns[to] - l->sync_ns[from]) * 1e-3;
+    r->sync_us = (double)(high.sync_ns - low.sync_ns) * 1e-3;
     if (r->sync_us > r->host_us) r->sync_us = r->host_us;
     bool ours = t->is_ours && t->own_ns_per_event > 0;
     r->profiler_low_us = events * (ours ? t->own_ns_per_event * 1e-3 : KINETO_LOW_US);
@@ -211,9 +240,10 @@ static bool whole(ep_study *s, const lookup *l) {
     for (size_t i = 0; i < s->work_count; i++) list[i] = (uint32_t)i;
     bool ok = device_side(s, list, s->work_count, &r, &sum);
     free(list);
-    double events = s->facts->links->order_count ? (double)l->events[s->facts->links->order_count] : 0;
+    tally all = before(s, l, s->facts->links->order_count);
+    double events = (double)all.events;
     r.host_us = (double)(s->facts->span_end_ns - s->facts->span_start_ns) * 1e-3;
-    r.sync_us = (double)l->sync_ns[s->facts->links->order_count] * 1e-3;
+    r.sync_us = (double)all.sync_ns * 1e-3;
     if (r.sync_us > r.host_us) r.sync_us = r.host_us;
     r.profiler_low_us = events * KINETO_LOW_US;
     r.profiler_high_us = events * KINETO_HIGH_US;

@@ -236,29 +236,44 @@ static void gather_work(ep_study *s, ep_device_work *work) {
     }
 }
 
+/* work[i] becomes what work[order[i]] was, cycle by cycle: a second array would be the largest of the study. */
+static void permute(ep_device_work *work, uint32_t *order, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (order[i] == i) continue;
+        ep_device_work first = work[i];
+        size_t at = i;
+        while (order[at] != i) {
+            size_t from = order[at];
+            work[at] = work[from];
+            order[at] = (uint32_t)at;
+            at = from;
+        }
+        work[at] = first;
+        order[at] = (uint32_t)at;
+    }
+}
+
 /* Device work in host order, and where each lane's part begins. */
 static ep_status make_work(ep_study *s) {
     const ep_trace *t = s->trace;
     size_t n = s->facts->kernel_count, lanes = t->lane_count ? t->lane_count : 1;
     for (size_t i = 0; i < t->count; i++)
         n += (t->kind[i] == EP_EVENT_MEMCPY || t->kind[i] == EP_EVENT_MEMSET) && ep_event_is_span(t, i);
-    ep_device_work *raw = ep_malloc_array(n, sizeof *raw);
     uint32_t *order = ep_malloc_array(n, sizeof *order);
     s->work = ep_malloc_array(n, sizeof *s->work);
     s->lane_first = calloc(lanes + 1, sizeof *s->lane_first);
-    bool ok = raw && order && s->work && s->lane_first;
+    bool ok = order && s->work && s->lane_first;
     if (ok) {
-        gather_work(s, raw);
+        gather_work(s, s->work);
         for (size_t i = 0; i < n; i++) order[i] = (uint32_t)i;
-        ok = ep_sort_rows(order, n, work_before, raw);
+        ok = ep_sort_rows(order, n, work_before, s->work);
     }
+    if (ok) permute(s->work, order, n);
     for (size_t i = 0; ok && i < n; i++) {
-        s->work[i] = raw[order[i]];
         if (s->work[i].lane < lanes) s->lane_first[s->work[i].lane + 1]++;
     }
     for (size_t i = 0; ok && i < lanes; i++) s->lane_first[i + 1] += s->lane_first[i];
     s->work_count = ok ? n : 0;
-    free(raw);
     free(order);
     return ok ? EP_OK : EP_ERROR_OUT_OF_MEMORY;
 }
