@@ -62,7 +62,7 @@ static ep_status fill_desc(const lt_library *lt, cuda_gemm_entry *e, ep_error *e
     EP_TRY(lt_check(lt->desc_set(e->desc, LT_DESC_TRANSA, &wt, sizeof wt), "transa", err));
     EP_TRY(lt_check(lt->desc_set(e->desc, LT_DESC_TRANSB, &xt, sizeof xt), "transb", err));
     EP_TRY(lt_check(lt->desc_set(e->desc, LT_DESC_EPILOGUE, &epilogue, sizeof epilogue), "epilogue", err));
-    int type = lt_type(k->dtype), out = lt_type(k->out_dtype);
+    int type = lt_type((ep_dtype)k->dtype), out = lt_type((ep_dtype)k->out_dtype);
     EP_TRY(make_layout(lt, type, wt ? k->k : k->n, wt ? k->n : k->k, k->b_ld, k->batch, k->b_batch, err, &e->w));
     EP_TRY(make_layout(lt, type, xt ? k->m : k->k, xt ? k->k : k->m, k->a_ld, k->batch, k->a_batch, err, &e->x));
     EP_TRY(make_layout(lt, out, k->n, k->m, k->has_c ? k->c_ld : k->out_ld, k->batch,

@@ -54,11 +54,10 @@ static void test_eager_to_compiled(void **state) {
     ep_report *r = diff("shared/article/mlp_eager.json", "shared/article/mlp_compiled.json");
     static const char *const lines[] = {
         "mlp_fwd: 5 -> 4 kernels;",
-        "aten::gelu + aten::mul became 1 kernel, triton_poi_fused__unsafe_view_gelu_mul_0: 68.6 us -> 55.3 us, less "
-        "traffic: "
-        "100.7 MB.",
-        "At full bandwidth that kernel would take 31.5 us: it reaches 57 % of it, so a kernel written by hand has "
-        "room.",
+        ("aten::gelu + aten::mul became 1 kernel, triton_poi_fused__unsafe_view_gelu_mul_0: 68.6 us -> 55.3 us, less "
+         "traffic: 100.7 MB."),
+        ("At full bandwidth that kernel would take 31.5 us: it reaches 57 % of it, so a kernel written by hand has "
+         "room."),
         "The 3 GEMMs keep byte-equal names",
         "2 memsets run on the device in both",
         "aten::t (3)",
