@@ -33,14 +33,20 @@ static int parse_device(const char *text, ep_device *out) {
     return epi_bad("--device is cpu or cuda (cuda:1 for the second), not '%s'", text);
 }
 
+/* One mode, several with commas between them, or all. */
 static int parse_modes(const char *text, run_request *q) {
     q->all_modes = strcmp(text, "all") == 0;
-    bool found = q->all_modes;
-    for (int m = 0; m < EP_MODE_COUNT; m++) {
-        q->modes[m] = q->all_modes || strcmp(text, run_mode_names[m]) == 0;
-        found = found || q->modes[m];
+    for (int m = 0; m < EP_MODE_COUNT; m++) q->modes[m] = q->all_modes;
+    for (const char *at = text; !q->all_modes; at++) {
+        size_t n = strcspn(at, ",");
+        int m = 0;
+        while (m < EP_MODE_COUNT && (strlen(run_mode_names[m]) != n || strncmp(at, run_mode_names[m], n) != 0)) m++;
+        if (m == EP_MODE_COUNT) return epi_bad("--mode is eager, compiled, tuned (with commas) or all, not '%s'", text);
+        q->modes[m] = true;
+        at += n;
+        if (!*at) break;
     }
-    return found ? -1 : epi_bad("--mode is eager, compiled, tuned or all, not '%s'", text);
+    return -1;
 }
 
 static int parse_words(const raw *w, run_request *q) {
@@ -116,7 +122,7 @@ int run_parse(int argc, char **argv, run_request *q) {
         {"--bias", OPT_FLAG, &q->bias, NULL, "with biases"},
         {"--act", OPT_TEXT, &w.act, "NAME", "gelu_tanh, gelu_erf, silu, relu, none"},
         {"--dtype", OPT_TEXT, &w.dtype, "NAME", "f32, bf16 or f16 (bf16)"},
-        {"--mode", OPT_TEXT, &w.mode, "NAME", "eager, compiled, tuned or all (eager)"},
+        {"--mode", OPT_TEXT, &w.mode, "NAME", "eager, compiled, tuned, a list of them, or all (eager)"},
         {"--device", OPT_TEXT, &w.device, "NAME", "cpu or cuda (cpu)"},
         {"--threads", OPT_INT, &q->threads, "N", "threads on the CPU (all cores)"},
         {"--wait", OPT_INT, &q->wait, "N", "profiled run: steps before warm-up (0)"},

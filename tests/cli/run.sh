@@ -52,6 +52,13 @@ code=0; "$epi" run geglu $small --guess "$work/broken.guess" >/dev/null 2>"$work
 [ $code -eq 2 ] || fail "a guess that does not parse gave $code"
 grep -q ":2:" "$work/err" || fail "no line in: $(cat "$work/err")"
 
+# A list of modes shows each of them, side by side; a name that is none is refused.
+out=$("$epi" run geglu $small --mode eager,tuned)
+[ "$(grep -c '^RAN ' <<<"$out")" -eq 2 ] || fail "a list of two modes ran others: $out"
+grep -q "SIDE BY SIDE" <<<"$out" || fail "a list of modes is not side by side"
+code=0; "$epi" run geglu $small --mode eager,fast >/dev/null 2>&1 || code=$?
+[ $code -eq 2 ] || fail "a mode that is none gave $code"
+
 # --ask scores a person's guess.
 out=$(printf '5\n2\ncompute\n\n' | "$epi" run geglu $small --ask)
 grep -q "kernels    5                5                right" <<<"$out" || fail "ask: kernels not scored: $out"
