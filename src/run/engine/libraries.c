@@ -66,7 +66,7 @@ size_t ep_libraries(ep_library *out, size_t max) {
         void *handle = NULL;
         *l = (ep_library){.name = libraries[i].name, .use = libraries[i].use};
         for (size_t k = 0; k < 3 && libraries[i].names[k] && !handle; k++) {
-            handle = dlopen(libraries[i].names[k], RTLD_LAZY | RTLD_LOCAL);
+            handle = dlopen(libraries[i].names[k], RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
             if (handle) snprintf(l->version, sizeof l->version, "%s", libraries[i].names[k]);
         }
         l->found = handle != NULL;
