@@ -306,6 +306,5 @@ void run_show_side_by_side(const run_result r[EP_MODE_COUNT]) {
                run_time_text(x->dispatch_us, c), run_amount_text(x->bytes, "B", d), x->error_abs);
     }
     for (int m = 0; m < EP_MODE_COUNT; m++)
-        if (!r[m].ran && r[m].why_not[0])
-            printf("  %-9s not available: %s\n", run_mode_names[m], r[m].why_not);
+        if (!r[m].ran && r[m].why_not[0]) printf("  %-9s not available: %s\n", run_mode_names[m], r[m].why_not);
 }

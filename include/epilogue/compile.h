@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/* The user's function: reads inputs[0..input_count), writes outputs[0..output_count). It runs once under capture; it
- * must not look at data, and must release every tensor it makes but the outputs. */
+/* The user's function: reads inputs[0..input_count), writes outputs[0..output_count). It runs under capture once for
+ * each new set of input sizes; it must not look at data, and must release every tensor it makes but the outputs. */
 typedef ep_status (*ep_fn)(ep_context *ctx, void *user, const ep_tensor *const *inputs, int input_count,
                            ep_tensor **outputs, int output_count);
 

@@ -24,6 +24,8 @@
     "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"tid\":0,\"args\":{\"name\":\"t\"}}]}"
 
 #define GEMM "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
+/* clang-format 14 moves these lines at every run. */
+// clang-format off
 #define BODY                                                                                                           \
     REGION("fwd", 100, 100)                                                                                            \
     OP("aten::linear", 110, 40)                                                                                        \
@@ -34,6 +36,7 @@
         WORK("kernel", GEMM, 140, 30, 1)                                                                               \
             WORK("kernel", "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float> >(int)",   \
                  175, 10, 2) WORK("gpu_memset", "Memset (Device)", 190, 1, 3)
+// clang-format on
 
 static const char one[] = TRACE(BODY);
 /* The second instance has a kernel more and is slower. */
