@@ -1,3 +1,4 @@
+// ctest: threads
 /* Compiled functions: what is recorded, what is guarded, what is rebuilt and what is not. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// ctest: threads
 /* The kernel cache: whole entries or none, whatever happens to the folder. */
 #include <fcntl.h>
 #include <setjmp.h>

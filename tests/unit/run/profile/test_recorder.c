@@ -1,3 +1,4 @@
+// ctest: threads
 /* Recording through the probes: nesting, links, shapes, schedules, full rings, threads. */
 #include <pthread.h>
 #include <setjmp.h>
