@@ -38,6 +38,9 @@ typedef struct run_result {
     double step_median, step_min, step_max; /* us, the profiler off */
     double profiled_median;                 /* us, the profiler on */
     int64_t timed_steps;
+    double race_us,
+        race_ratio; /* a step with the modes taken in turn, and its ratio to eager; NaN: one mode alone ran */
+    int race_rounds;
     double kernel_us, dispatch_us, bytes, flops, bound_us; /* a step */
     double cold_us;                                        /* the first call, whatever it had to do */
     ep_compile_stats compile;
@@ -80,6 +83,8 @@ void run_setup_destroy(run_setup *s);
 void run_block_request(const run_request *q, const run_setup *s, ep_mode mode, ep_block_request *out);
 /* run_modes.c: times, profiles and checks one mode; false with why_not filled if it cannot run. */
 bool run_mode(const run_request *q, run_setup *s, ep_mode mode, run_result *r);
+/* run_race.c: the modes that ran, in turn, round after round: the only times of theirs that may be divided. */
+void run_race(const run_request *q, run_setup *s, run_result r[EP_MODE_COUNT]);
 void run_result_clear(run_result *r);
 double run_now_us(void);
 /* The median of n values, which are put in order. */

@@ -59,6 +59,11 @@ static void put_mode(json_out *j, const run_result *r, ep_mode mode) {
     json_int(j, "steps", r->timed_steps);
     json_number(j, "profiled_median", r->profiled_median);
     json_end(j);
+    json_object(j, "in_turn");
+    json_number(j, "us", r->race_us);
+    json_number(j, "ratio_to_eager", r->race_ratio);
+    json_int(j, "rounds", r->race_rounds);
+    json_end(j);
     json_number(j, "kernel_us", r->kernel_us);
     json_number(j, "dispatch_us", r->dispatch_us);
     json_number(j, "bytes", r->bytes);

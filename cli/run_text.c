@@ -291,20 +291,25 @@ void run_show_verdicts(const run_result *r, ep_mode mode, bool brief) {
 }
 
 void run_show_side_by_side(const run_result r[EP_MODE_COUNT]) {
-    char a[24], b[24], c[24], d[24], kernels[16], ops[16];
-    double eager = r[EP_MODE_EAGER].ran ? r[EP_MODE_EAGER].step_median : NAN;
-    printf("\nSIDE BY SIDE (one step)\n");
-    printf("  %-9s %7s %5s %10s %7s %10s %10s %9s %9s\n", "mode", "kernels", "ops", "step", "ratio", "kernels", "host",
-           "bytes", "error");
+    char a[24], b[24], c[24], d[24], e[24], kernels[16], ops[16], ratio[16];
+    int rounds = 0;
+    for (int m = 0; m < EP_MODE_COUNT; m++)
+        if (r[m].race_rounds) rounds = r[m].race_rounds;
+    printf("\nSIDE BY SIDE (one step");
+    if (rounds) printf("; the modes in turn, %d rounds", rounds);
+    printf(")\n  %-9s%7s%5s%10s%7s%11s%10s%9s%10s\n", "mode", "kernels", "ops", "step", "ratio", "in kernels", "host",
+           "bytes", "possible");
     for (int m = 0; m < EP_MODE_COUNT; m++) {
         const run_result *x = &r[m];
         if (!x->ran) continue;
         count_text(x->kernels, kernels);
         count_text(x->ops, ops);
-        printf("  %-9s %7s %5s %10s %7.2f %10s %10s %9s %9.1e\n", run_mode_names[m], kernels, ops,
-               run_time_text(x->step_median, a), x->step_median / eager, run_time_text(x->kernel_us, b),
-               run_time_text(x->dispatch_us, c), run_amount_text(x->bytes, "B", d), x->error_abs);
+        snprintf(ratio, sizeof ratio, isfinite(x->race_ratio) ? "%.2f" : "-", x->race_ratio);
+        printf("  %-9s%7s%5s%10s%7s%11s%10s%9s%10s\n", run_mode_names[m], kernels, ops,
+               run_time_text(x->race_rounds ? x->race_us : x->step_median, a), ratio, run_time_text(x->kernel_us, b),
+               run_time_text(x->dispatch_us, c), run_amount_text(x->bytes, "B", d), run_time_text(x->bound_us, e));
     }
+    printf("  (ratio: to eager in the same round; possible: the least time for this work)\n");
     for (int m = 0; m < EP_MODE_COUNT; m++)
         if (!r[m].ran && r[m].why_not[0]) printf("  %-9s not available: %s\n", run_mode_names[m], r[m].why_not);
 }

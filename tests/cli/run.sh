@@ -71,6 +71,10 @@ grep -q '"traceEvents"' "$work/traces/mlp-eager.json" || fail "no trace"
 # Every mode side by side; those that are not there are named.
 out=$("$epi" run geglu $small --mode all)
 grep -q "SIDE BY SIDE" <<<"$out" || fail "no side by side"
+grep -qE "^  eager .* 1\.00 " <<<"$out" || fail "eager's ratio to itself is not 1"
+awk 'length($0) > 80 { print "too wide: " $0; bad = 1 } END { exit bad }' <<<"$out" || fail "lines over 80 columns"
+json=$("$epi" run geglu $small --mode eager,tuned --json)
+grep -qF '"ratio_to_eager": 1,' <<<"$json" || fail "no ratio in the JSON"
 for mode in eager compiled tuned; do grep -qE "^  $mode +" <<<"$out" || fail "$mode is missing side by side"; done
 
 # --vary times each call.
