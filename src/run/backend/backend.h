@@ -44,7 +44,30 @@ typedef struct ep_pack_request {
     int64_t w0_row, w0_col, w1_row, w1_col;
 } ep_pack_request;
 
-/* out = act(x w0^T + bias0) * (x w1^T + bias1) when the pack holds two matrices, else epilogue(x w0^T + bias0). */
+/* A finished part of a hooked call's products, still in cache: in[i] is product i (with its bias) as the dtype, rounded
+ * as if it had been stored. Products are in the order of the call; a pair gives gate, then up. Rows of all of them are
+ * in_row elements apart, columns adjacent. */
+enum { EP_TUNED_PRODUCTS = 4 };
+typedef struct ep_tuned_tile {
+    const void *in[EP_TUNED_PRODUCTS];
+    int64_t in_row;
+    int64_t row, col, rows, cols; /* where it lies in the products, and how large it is */
+    void *out; /* the call's out at (row, col), out_row elements between rows; NULL if that is NULL */
+    int64_t out_row;
+} ep_tuned_tile;
+/* Runs on several threads at once, each element of the products in exactly one tile; how they are cut into tiles depends
+ * on shapes, instruction set and threads. */
+typedef void (*ep_tuned_hook)(void *user, const ep_tuned_tile *tile);
+
+typedef struct ep_tuned_product {
+    const ep_packed *weights;
+    const void *bias;
+    int64_t bias_stride;
+} ep_tuned_product;
+
+/* out = act(x w0^T + bias0) * (x w1^T + bias1) when the pack holds two matrices, else epilogue(x w0^T + bias0). With a
+ * hook neither is done and nothing is stored: the hook gets the products, of this pack and of `more` (plain packs of the
+ * same k and n, as the first then is); act is NONE and residual NULL. */
 typedef struct ep_tuned_call {
     const ep_packed *weights;
     int64_t m;
@@ -59,6 +82,12 @@ typedef struct ep_tuned_call {
     int64_t out_row;
     ep_act act;
     ep_rounding rounding;
+    ep_tuned_hook hook; /* only where the backend's tuned_hooks says so; or NULL */
+    void *hook_user;
+    const char *hook_name;    /* of the kernel in traces; or NULL */
+    const ep_work *hook_work; /* its work in traces, the products included; or NULL: that of the products */
+    int more_count;
+    ep_tuned_product more[EP_TUNED_PRODUCTS - 1];
 } ep_tuned_call;
 
 struct ep_backend {
@@ -105,6 +134,7 @@ typedef struct ep_backend_ops {
     void (*pack_free)(ep_backend *b, ep_packed *p);
     int64_t (*pack_bytes)(const ep_packed *p);
     ep_status (*tuned)(ep_backend *b, const ep_tuned_call *call, ep_error *err);
+    bool tuned_hooks; /* tuned takes calls with a hook */
     /* Packs in a file and mapped back, in the order given (optional; also where the three above exist). */
     ep_status (*pack_save)(const ep_packed *const *packs, int count, const char *path, ep_error *err);
     ep_status (*pack_load)(const char *path, bool verify, int count, ep_error *err, ep_packed **out);

@@ -25,15 +25,27 @@ struct ep_tuned_scratch {
 
 typedef struct job {
     const ep_tuned_call *call;
-    const ep_packed *w;
+    const ep_packed *w; /* the first of packs: all have its shape */
+    const ep_packed *packs[EP_TUNED_PRODUCTS];
+    int pack_count;
     const ep_tuned_row *row;
-    int64_t block_rows, blocks; /* rows of x in a block, and how many blocks */
-    int64_t super;              /* chunks of k whose packed x stays in L2 */
-    int64_t group;              /* panels whose sums are kept while k goes by in more than one super */
-    size_t x_bytes, sum_bytes;  /* of a thread's scratch */
-    const float *bias0, *bias1, *table;
+    int64_t block_rows, blocks;            /* rows of x in a block, and how many blocks */
+    int64_t super;                         /* chunks of k whose packed x stays in L2 */
+    int64_t group;                         /* panels whose sums are kept while k goes by in more than one super */
+    int64_t hook_panels;                   /* panels whose products wait for one call of the hook; 0: no hook */
+    size_t x_bytes, sum_bytes, hook_bytes; /* of a thread's scratch */
+    const float *bias[EP_TUNED_PRODUCTS], *table;
     char *scratch;
 } job;
+
+/* What a thread works in. */
+typedef struct desk {
+    char *x;
+    float *sums;
+    char *products; /* for the hook: [product][block_rows][hook_panels * width] as the dtype */
+    int64_t panel0; /* first panel of the products that are there */
+    int64_t panel1; /* end of this thread's panels in the block */
+} desk;
 
 ep_status ep_tuned_scratch_create(ep_error *err, ep_tuned_scratch **out) {
     ep_tuned_scratch *s = calloc(1, sizeof *s);
@@ -74,6 +86,11 @@ static int64_t max64(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
+/* Columns of the result in a panel. */
+static int64_t panel_width(const job *j) {
+    return j->w->pair ? j->row->half : 2 * j->row->half;
+}
+
 /* Row blocks of about 256 rows whose packed x fills half of L2; where k is too long for that, k goes by in supers and
  * the sums of a group of panels wait in memory. None of this depends on the thread count. */
 static void choose_blocks(job *j) {
@@ -85,10 +102,16 @@ static void choose_blocks(job *j) {
     int64_t chunk_bytes = j->block_rows * r->a_bytes, fit = max64(l2 / 2 / chunk_bytes, r->block_chunks);
     int64_t supers = max64(ceil_div(j->w->chunks, fit), 1);
     j->super = ceil_div(ceil_div(j->w->chunks, supers), r->block_chunks) * r->block_chunks;
-    int64_t panel_sums = j->block_rows * 2 * r->half * 4;
+    int64_t panel_sums = j->block_rows * 2 * r->half * 4 * j->pack_count;
     j->group = j->w->chunks <= j->super ? 1 : max64(min64(j->w->panels, 2 * l2 / panel_sums), 1);
     j->x_bytes = (size_t)(chunk_bytes * max64(j->super, 1) + 63) / 64 * 64;
     j->sum_bytes = (size_t)(panel_sums * j->group + 63) / 64 * 64;
+    if (!j->call->hook) return;
+    /* A hook's tile: 64 columns, more where there are few rows, so that a call is long beside its own cost. */
+    int64_t width = panel_width(j), cols = max64(64, min64(2048 / j->block_rows, 512));
+    int64_t tile = (int64_t)ep_dtype_size(j->call->dtype) * width * j->block_rows * (j->w->pair ? 2 : j->pack_count);
+    j->hook_panels = max64(cols / width, 1);
+    j->hook_bytes = (size_t)(tile * j->hook_panels + 63) / 64 * 64;
 }
 
 /* One row of one chunk of x as the row's kernels want it: 64 bytes as stored, or 32 values widened to f32. */
@@ -125,18 +148,17 @@ static void pack_x(const job *j, int64_t m0, int64_t rows, int64_t chunk0, int64
     }
 }
 
-static void finish_tile(const job *j, int64_t m0, int rows, int64_t panel, const float *sums) {
+static void store_tile(const job *j, int64_t m0, int rows, int64_t panel, const float *sums) {
     const ep_tuned_call *call = j->call;
     const ep_tuned_row *r = j->row;
-    int64_t size = (int64_t)ep_dtype_size(call->dtype);
-    int64_t width = j->w->pair ? r->half : 2 * r->half, n0 = panel * width;
+    int64_t size = (int64_t)ep_dtype_size(call->dtype), width = panel_width(j), n0 = panel * width;
     ep_tile t = {
         .rows = rows,
         .cols = (int)min64(width, j->w->n - n0),
         .sums = sums,
         .sums_row = 2 * r->half,
-        .bias0 = j->bias0 ? j->bias0 + n0 : NULL,
-        .bias1 = j->bias1 ? j->bias1 + n0 : NULL,
+        .bias0 = j->bias[0] ? j->bias[0] + n0 : NULL,
+        .bias1 = j->bias[1] ? j->bias[1] + n0 : NULL,
         .out = (char *)call->out + (m0 * call->out_row + n0) * size,
         .out_row = call->out_row * size,
         .residual = call->residual ? (const char *)call->residual + (m0 * call->residual_row + n0) * size : NULL,
@@ -148,48 +170,99 @@ static void finish_tile(const job *j, int64_t m0, int rows, int64_t panel, const
     (j->w->pair ? r->gated : r->plain)(&t);
 }
 
+/* The products of rows from m0 on (block row `row`) and of all panels on the desk go to the hook. */
+static void call_hook(const job *j, const desk *d, int64_t m0, int64_t row, int rows, int64_t panels) {
+    const ep_tuned_call *call = j->call;
+    int64_t size = (int64_t)ep_dtype_size(call->dtype), width = panel_width(j);
+    ep_tuned_tile t = {
+        .in_row = j->hook_panels * width, .row = m0, .col = d->panel0 * width, .rows = rows, .out_row = call->out_row};
+    t.cols = min64(panels * width, j->w->n - t.col);
+    for (int i = 0; i < (j->w->pair ? 2 : j->pack_count); i++)
+        t.in[i] = d->products + (i * j->block_rows + row) * t.in_row * size;
+    if (call->out) t.out = (char *)call->out + (t.row * t.out_row + t.col) * size;
+    call->hook(call->hook_user, &t);
+}
+
+/* A tile's products, rounded, onto the desk; the hook runs when the last of a run of panels is there. */
+static void hand_tile(const job *j, const desk *d, int64_t m0, int64_t row, int rows, int64_t panel, int pack,
+                      const float *sums) {
+    const ep_tuned_row *r = j->row;
+    int64_t size = (int64_t)ep_dtype_size(j->call->dtype), width = panel_width(j);
+    int64_t in_row = j->hook_panels * width, at = (panel - d->panel0) * width;
+    for (int i = 0; i < (j->w->pair ? 2 : 1); i++) {
+        const float *bias = j->bias[pack + i];
+        ep_tile t = {.rows = rows,
+                     .cols = (int)width, /* beyond n: zeros, which nobody reads */
+                     .sums = sums + i * r->half,
+                     .sums_row = 2 * r->half,
+                     .bias0 = bias ? bias + panel * width : NULL,
+                     .out = d->products + (((pack + i) * j->block_rows + row) * in_row + at) * size,
+                     .out_row = in_row * size,
+                     .rounding = j->call->rounding};
+        r->plain(&t);
+    }
+    int64_t panels = panel + 1 - d->panel0;
+    if (pack + 1 == j->pack_count && (panels == j->hook_panels || panel + 1 == d->panel1))
+        call_hook(j, d, m0, row, rows, panels);
+}
+
 /* Sums of one panel over the chunks [chunk0, chunk0 + chunks) of a packed row block; the last pass finishes each tile
  * while it is in L1. The following chunks of the panel are fetched meanwhile, an equal slice by every tile. */
-static void sum_panel(const job *j, int64_t m0, int64_t rows, int64_t panel, const char *x, int64_t chunk0,
+static void sum_panel(const job *j, const desk *d, int64_t m0, int64_t rows, int64_t panel, int pack, int64_t chunk0,
                       int64_t chunks, float *sums) {
     const ep_tuned_row *r = j->row;
+    const ep_packed *w = j->packs[pack];
     int64_t tiles = ceil_div(rows, r->mr), chunk_bytes = 128 * r->half, done = 0;
-    const char *b = j->w->data + panel * j->w->panel_bytes + chunk0 * chunk_bytes;
-    const char *end = j->w->data + j->w->bytes;
+    const char *b = w->data + panel * w->panel_bytes + chunk0 * chunk_bytes, *end = w->data + w->bytes;
     do {
         int64_t now = min64(chunks - done, r->block_chunks), bytes = now * chunk_bytes;
-        bool last = chunk0 + done + now >= j->w->chunks;
+        bool last = chunk0 + done + now >= w->chunks;
         int lines = (int)ceil_div(chunk_bytes / 64, tiles);
         for (int64_t t = 0; t < tiles; t++) {
             int in_tile = (int)min64(r->mr, rows - t * r->mr);
-            const char *a = x + (t * chunks + done) * r->mr * r->a_bytes, *ahead = b + bytes + t * lines * 64 * now;
+            const char *a = d->x + (t * chunks + done) * r->mr * r->a_bytes, *ahead = b + bytes + t * lines * 64 * now;
             float *c = sums + t * r->mr * 2 * r->half;
             bool fetch = ahead < b + 2 * bytes && ahead + lines * 64 * now <= end;
             r->acc(in_tile, now, a, b, c, chunk0 + done == 0, ahead, fetch ? lines : 0);
-            if (last) finish_tile(j, m0 + t * r->mr, in_tile, panel, c);
+            if (!last) continue;
+            if (j->hook_panels)
+                hand_tile(j, d, m0 + t * r->mr, t * r->mr, in_tile, panel, pack, c);
+            else
+                store_tile(j, m0 + t * r->mr, in_tile, panel, c);
         }
         b += bytes;
         done += now;
     } while (done < chunks);
 }
 
+/* One panel of every pack; `sums`: where its sums are, pack by pack. */
+static void sum_panels(const job *j, desk *d, int64_t m0, int64_t rows, int64_t panel, int64_t chunk0, int64_t chunks,
+                       float *sums) {
+    int64_t panel_sums = j->block_rows * 2 * j->row->half;
+    if (j->hook_panels && panel - d->panel0 == j->hook_panels) d->panel0 = panel;
+    for (int i = 0; i < j->pack_count; i++) sum_panel(j, d, m0, rows, panel, i, chunk0, chunks, sums + i * panel_sums);
+}
+
 static void run_block(const job *j, int64_t block, int64_t panel0, int64_t panel1, char *scratch) {
-    int64_t m0 = block * j->block_rows, rows = min64(j->block_rows, j->call->m - m0);
-    char *x = scratch;
-    float *sums = (float *)(void *)(scratch + j->x_bytes);
-    int64_t panel_sums = j->block_rows * 2 * j->row->half, chunks = j->w->chunks;
+    int64_t m0 = block * j->block_rows, rows = min64(j->block_rows, j->call->m - m0), chunks = j->w->chunks;
+    desk d = {.x = scratch, .sums = (float *)(void *)(scratch + j->x_bytes), .panel1 = panel1};
+    d.products = scratch + j->x_bytes + j->sum_bytes;
     if (chunks <= j->super) {
-        pack_x(j, m0, rows, 0, chunks, x);
-        for (int64_t p = panel0; p < panel1; p++) sum_panel(j, m0, rows, p, x, 0, chunks, sums);
+        pack_x(j, m0, rows, 0, chunks, d.x);
+        d.panel0 = panel0;
+        for (int64_t p = panel0; p < panel1; p++) sum_panels(j, &d, m0, rows, p, 0, chunks, d.sums);
         return;
     }
-    for (int64_t g = panel0; g < panel1; g += j->group)
+    int64_t all_sums = j->block_rows * 2 * j->row->half * j->pack_count;
+    for (int64_t g = panel0; g < panel1; g += j->group) {
+        d.panel1 = min64(g + j->group, panel1);
         for (int64_t c = 0; c < chunks; c += j->super) {
             int64_t now = min64(j->super, chunks - c);
-            pack_x(j, m0, rows, c, now, x);
-            for (int64_t p = g; p < min64(g + j->group, panel1); p++)
-                sum_panel(j, m0, rows, p, x, c, now, sums + (p - g) * panel_sums);
+            pack_x(j, m0, rows, c, now, d.x);
+            d.panel0 = g;
+            for (int64_t p = g; p < d.panel1; p++) sum_panels(j, &d, m0, rows, p, c, now, d.sums + (p - g) * all_sums);
         }
+    }
 }
 
 static void run_share(void *user, int thread, int threads) {
@@ -197,7 +270,7 @@ static void run_share(void *user, int thread, int threads) {
     int64_t units = j->blocks * j->w->panels;
     int64_t u = units / threads * thread + min64(units % threads, thread);
     int64_t end = u + units / threads + (thread < units % threads);
-    char *scratch = j->scratch + (size_t)thread * (j->x_bytes + j->sum_bytes);
+    char *scratch = j->scratch + (size_t)thread * (j->x_bytes + j->sum_bytes + j->hook_bytes);
     if (j->row->begin) j->row->begin();
     while (u < end) {
         int64_t block = u / j->w->panels, panel = u % j->w->panels, now = min64(j->w->panels - panel, end - u);
@@ -208,7 +281,6 @@ static void run_share(void *user, int thread, int threads) {
 }
 
 static const float *widen_bias(const ep_tuned_call *call, const void *bias, int64_t stride, float *to, int64_t padded) {
-    if (!bias) return NULL;
     const char *p = bias;
     int64_t n = call->weights->n, size = (int64_t)ep_dtype_size(call->dtype);
     for (int64_t i = 0; i < n; i++) {
@@ -223,6 +295,23 @@ static const float *widen_bias(const ep_tuned_call *call, const void *bias, int6
     return to;
 }
 
+static ep_status check_hook(const ep_tuned_call *call, ep_error *err) {
+    if (!call->hook && call->more_count)
+        return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "several packs in a call need a hook");
+    if (call->hook && (call->act != EP_ACT_NONE || call->residual))
+        return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "a hooked call has no activation and no residual of its own");
+    if (call->more_count < 0 || call->more_count >= EP_TUNED_PRODUCTS)
+        return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "%d packs in a call; at most %d", call->more_count + 1,
+                       EP_TUNED_PRODUCTS);
+    for (int i = 0; i < call->more_count; i++) {
+        const ep_packed *w = call->weights, *more = call->more[i].weights;
+        if (!more || w->pair || more->pair || more->row != w->row || more->k != w->k || more->n != w->n)
+            return ep_fail(err, EP_ERROR_INVALID_ARGUMENT,
+                           "pack %d of a call is not plain, or not of the shape of the first", i + 1);
+    }
+    return EP_OK;
+}
+
 static ep_status check_call(const ep_tuned_call *call, ep_error *err) {
     const ep_packed *w = call->weights;
     if (!w) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "a tuned call needs packed weights");
@@ -234,10 +323,14 @@ static ep_status check_call(const ep_tuned_call *call, ep_error *err) {
         return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "activation %d is unknown", (int)call->act);
     if (w->pair && call->residual)
         return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "a gate and up pair takes no residual");
-    return EP_OK;
+    return check_hook(call, err);
 }
 
 void ep_tuned_name(const ep_tuned_call *call, char out[128]) {
+    if (call->hook_name) {
+        snprintf(out, 128, "%s", call->hook_name);
+        return;
+    }
     const ep_tuned_row *r = call->weights->row;
     bool pair = call->weights->pair;
     snprintf(out, 128, "ep_%s_%s%s%s%s%s_%s_%s_tn", ep_dtype_name(call->dtype),
@@ -249,13 +342,17 @@ void ep_tuned_name(const ep_tuned_call *call, char out[128]) {
 
 static void count_work(const ep_tuned_call *call, ep_work *work) {
     const ep_packed *w = call->weights;
-    int64_t size = (int64_t)ep_dtype_size(call->dtype), mn = call->m * w->n, pair = w->pair ? 2 : 1;
+    int64_t size = (int64_t)ep_dtype_size(call->dtype), mn = call->m * w->n, pair = w->pair ? 2 : 1 + call->more_count;
+    if (call->hook_work) {
+        *work = *call->hook_work;
+        return;
+    }
     int64_t biases = (call->bias0 != NULL) + (call->bias1 != NULL);
     int64_t each = biases + (call->residual != NULL) + (w->pair ? 1 : 0);
     if (call->act != EP_ACT_NONE) each += ep_op_get(ep_act_op(call->act))->flops;
     work->flops = pair * 2 * mn * w->k + each * mn;
     work->bytes_read = size * (call->m * w->k + pair * w->k * w->n + biases * w->n + (call->residual ? mn : 0));
-    work->bytes_written = size * mn;
+    work->bytes_written = call->hook && !call->out ? 0 : size * mn;
 }
 
 static void run_recorded(const ep_probe *probe, int threads, job *j) {
@@ -268,24 +365,44 @@ static void run_recorded(const ep_probe *probe, int threads, job *j) {
     ep_launch_end(&l, work.flops, work.bytes_read, work.bytes_written);
 }
 
+static int useful_threads(const job *j, int threads) {
+    const ep_packed *w = j->w;
+    int64_t units = j->blocks * w->panels, products = w->pair ? 2 : j->pack_count;
+    int64_t ops = j->call->m * w->n * w->k * products, bytes = (int64_t)w->bytes * j->pack_count;
+    int64_t pays = w->row->isa == EP_ISA_AMX_BF16 ? FORK_TILES : FORK_PAYS;
+    if (threads > units) threads = (int)units;
+    return threads < 1 || (ops < pays && bytes < FORK_BYTES) ? 1 : threads;
+}
+
+/* Every thread's desk, and behind them the biases as f32. */
+static ep_status take_scratch(ep_tuned_scratch *s, job *j, int threads, ep_error *err) {
+    const ep_tuned_call *call = j->call;
+    ep_tuned_product given[EP_TUNED_PRODUCTS] = {{j->w, call->bias0, call->bias0_stride},
+                                                 {j->w, call->bias1, call->bias1_stride}};
+    for (int i = 0; i < call->more_count; i++) given[i + 1] = call->more[i];
+    int64_t padded = j->w->panels * 2 * j->row->half, count = 0;
+    for (int i = 0; i < EP_TUNED_PRODUCTS; i++) count += given[i].bias != NULL;
+    size_t desks = (size_t)threads * (j->x_bytes + j->sum_bytes + j->hook_bytes);
+    EP_TRY(reserve(s, desks + (size_t)(padded * count) * 4, err));
+    float *bias = (float *)(void *)(s->data + desks);
+    for (int i = 0; i < EP_TUNED_PRODUCTS; i++) {
+        if (!given[i].bias) continue;
+        j->bias[i] = widen_bias(call, given[i].bias, given[i].bias_stride, bias, padded);
+        bias += padded;
+    }
+    j->scratch = s->data;
+    return EP_OK;
+}
+
 ep_status ep_tuned_run(ep_tuned_scratch *s, int threads, const ep_tuned_call *call, ep_error *err) {
     EP_TRY(check_call(call, err));
     const ep_packed *w = call->weights;
     if (call->m == 0 || w->n == 0) return EP_OK;
-    job j = {.call = call, .w = w, .row = w->row};
+    job j = {.call = call, .w = w, .row = w->row, .packs = {w}, .pack_count = 1 + call->more_count};
+    for (int i = 0; i < call->more_count; i++) j.packs[i + 1] = call->more[i].weights;
     choose_blocks(&j);
-    int64_t units = j.blocks * w->panels, ops = call->m * w->n * w->k * (w->pair ? 2 : 1);
-    if (threads > units) threads = (int)units;
-    int64_t pays = w->row->isa == EP_ISA_AMX_BF16 ? FORK_TILES : FORK_PAYS;
-    if (threads < 1 || (ops < pays && w->bytes < FORK_BYTES)) threads = 1;
-    int64_t padded = w->panels * 2 * j.row->half;
-    size_t bias_bytes = (size_t)padded * 4 * (size_t)((call->bias0 != NULL) + (call->bias1 != NULL));
-    size_t each = j.x_bytes + j.sum_bytes;
-    EP_TRY(reserve(s, (size_t)threads * each + bias_bytes, err));
-    float *bias = (float *)(void *)(s->data + (size_t)threads * each);
-    j.scratch = s->data;
-    j.bias0 = widen_bias(call, call->bias0, call->bias0_stride, bias, padded);
-    j.bias1 = widen_bias(call, call->bias1, call->bias1_stride, bias + (call->bias0 ? padded : 0), padded);
+    threads = useful_threads(&j, threads);
+    EP_TRY(take_scratch(s, &j, threads, err));
     if (call->rounding == EP_ROUNDING_EAGER && call->m * w->n >= TABLE_PAYS)
         j.table = ep_act_table(call->dtype, call->act);
     const ep_probe *probe = ep_probe_get();

@@ -266,6 +266,7 @@ static ep_status stage(cuda_state *s, ep_tuned_call *c, staged *t, ep_error *err
 ep_status cuda_tuned(ep_backend *b, const ep_tuned_call *given, ep_error *err) {
     cuda_state *s = cuda_of(b);
     const ep_packed *w = given->weights;
+    if (given->hook) return ep_fail(err, EP_ERROR_UNSUPPORTED, "tuned products on the GPU call no hook");
     if (given->m == 0 || w->n == 0) return EP_OK;
     EP_TRY(cuda_enter(s, err));
     bool gated = w->w[1] != NULL;
