@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/sort.h"
-#include "trace.h"
+#include "link_forward.h"
 
 static int64_t end_of(const ep_trace *t, size_t i) {
     return t->ts[i] + t->dur[i];
@@ -179,6 +179,7 @@ static bool allocate(const ep_trace *t, ep_links *l) {
         fill(*arrays[k], t->count, arrays[k] == &l->work_count ? 0 : EP_NO_INDEX);
     }
     l->first_work = l->launch;
+    l->forward = l->owner;
     return true;
 }
 
@@ -190,6 +191,7 @@ static ep_status link_all(const ep_trace *t, ep_links *l, size_t *first, call_ta
         size_t n = first[k + 1] - first[k];
         if (!find_parents(t, l, rows, n, s) || !find_owners(t, l, rows, n, s)) return EP_ERROR_OUT_OF_MEMORY;
     }
+    if (!link_forward(t, l, first)) return EP_ERROR_OUT_OF_MEMORY;
     size_t call_count = 0, device_count = 0;
     for (size_t i = 0; i < t->count; i++) {
         call_count += t->kind[i] == EP_EVENT_RUNTIME;

@@ -80,7 +80,17 @@ uint32_t ep_trace_append(ep_trace *t) {
 }
 
 void ep_trace_compact(ep_trace *t, const uint8_t *keep) {
-    size_t kept = 0;
+    size_t kept = 0, numbers = 0, at = 0;
+    for (size_t i = 0; i < t->count; i++) {
+        bool has = at < t->sequence_count && t->sequences[at].row == i;
+        if (has && keep[i]) {
+            t->sequences[numbers] = t->sequences[at];
+            t->sequences[numbers++].row = (uint32_t)kept;
+        }
+        at += has;
+        kept += keep[i] != 0;
+    }
+    t->sequence_count = numbers;
     for (int c = 0; c < COLUMN_COUNT; c++) {
         char *p = column_get(t, &columns[c]);
         if (!p) continue;
@@ -194,6 +204,13 @@ bool ep_trace_repair(ep_trace *t, const char *kind, int64_t offset) {
     return true;
 }
 
+bool ep_trace_sequence(ep_trace *t, uint64_t number, uint64_t forward_thread) {
+    if (!ep_grow(&t->sequences, &t->sequence_cap, t->sequence_count + 1, sizeof *t->sequences)) return false;
+    uint32_t thread = forward_thread > UINT32_MAX ? UINT32_MAX : (uint32_t)forward_thread;
+    t->sequences[t->sequence_count++] = (ep_sequence){(uint32_t)(t->count - 1), (uint32_t)number, thread};
+    return true;
+}
+
 static const struct {
     const char *text;
     ep_event_kind kind;
@@ -285,5 +302,6 @@ void ep_trace_destroy(ep_trace *trace) {
     free(trace->info_slots);
     free(trace->devices);
     free(trace->repairs);
+    free(trace->sequences);
     free(trace);
 }

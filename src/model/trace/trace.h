@@ -46,6 +46,12 @@ typedef struct ep_event_info {
     uint32_t extra;                           /* string: other args worth keeping, JSON object text; or 0 */
 } ep_event_info;
 
+/* An op that autograd knows: its sequence number, and the thread of the forward op where it is a backward one. */
+typedef struct ep_sequence {
+    uint32_t row, number;    /* number: the low half, which no run exhausts */
+    uint32_t forward_thread; /* 0: a forward op */
+} ep_sequence;
+
 struct ep_trace {
     size_t count, cap;
     uint8_t *kind; /* ep_event_kind */
@@ -73,6 +79,8 @@ struct ep_trace {
     size_t device_count, device_cap;
     ep_repair *repairs;
     size_t repair_count, repair_cap;
+    ep_sequence *sequences; /* by row */
+    size_t sequence_count, sequence_cap;
 
     int64_t base_ns;          /* added to ts gives the file's own time */
     int64_t file_base_ns;     /* baseTimeNanoseconds as written, or 0 */
@@ -100,6 +108,8 @@ static inline uint32_t ep_trace_args(const ep_trace *t, size_t i) {
 }
 /* Counts one repair of a kind ("control_byte"); `offset` is kept if it is the first. False when memory is out. */
 bool ep_trace_repair(ep_trace *t, const char *kind, int64_t offset);
+/* Keeps the autograd number of the newest row. False when memory is out. */
+bool ep_trace_sequence(ep_trace *t, uint64_t number, uint64_t forward_thread);
 /* Drops the rows whose keep[] is 0, in place and in order. */
 void ep_trace_compact(ep_trace *t, const uint8_t *keep);
 /* Appends an empty event (all columns zero, dur -1) and gives its row, or EP_NO_INDEX when memory is out. */
@@ -125,12 +135,13 @@ bool ep_runtime_is_launch(const char *name);
 
 /* link.c: launch <-> device events, parent <-> child, owner ops. Computed once over a finished trace. A row of another
  * kind than the one named has nothing to say: `launch` and `first_work` are one array, of which device events use the one
- * meaning and runtime calls the other. */
+ * meaning and runtime calls the other; so are `owner` and `forward`. */
 typedef struct ep_links {
     size_t count;         /* events */
     uint32_t *parent;     /* innermost op or region that encloses the event on its lane, or EP_NO_INDEX */
     uint32_t *launch;     /* device event -> its runtime call, or EP_NO_INDEX */
     uint32_t *owner;      /* device event -> owner op; runtime call -> op it runs in; or EP_NO_INDEX */
+    uint32_t *forward;    /* backward op -> the forward op it belongs to, or EP_NO_INDEX */
     uint32_t *first_work; /* runtime call -> first device event in work_list, or EP_NO_INDEX */
     uint32_t *work_count; /* runtime call -> how many device events it has; other rows: 0 */
     uint32_t *work_list;  /* device events grouped by runtime call, in start order */

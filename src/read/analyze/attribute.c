@@ -51,6 +51,29 @@ static void close_op(attribution *a) {
     }
 }
 
+/* A backward op counts for its forward op and every op around that, once a name. Of the engine's span and the op in it
+ * the outer one counts. */
+static bool add_backward(attribution *a, uint32_t row, const launch_sum *s) {
+    const ep_links *l = a->f->links;
+    const ep_trace *t = a->f->trace;
+    uint32_t up = l->parent[row], seen[32];
+    int count = 0;
+    if (up != EP_NO_INDEX && t->kind[up] == EP_EVENT_OP && l->forward[up] == l->forward[row]) return true;
+    for (uint32_t op = l->forward[row]; op != EP_NO_INDEX && count < 32; op = l->parent[op]) {
+        int at = 0;
+        while (at < count && seen[at] != t->name[op]) at++;
+        if (at < count || t->kind[op] != EP_EVENT_OP) continue;
+        seen[count++] = t->name[op];
+        ep_op_fact *fact = fact_of(a, t->name[op]);
+        if (!fact) return false;
+        fact->backward_count++;
+        fact->backward_ns += t->dur[row];
+        fact->backward_device_ns += s->device_ns;
+        fact->backward_kernels += s->kernels;
+    }
+    return true;
+}
+
 static bool open_one(attribution *a, uint32_t row, size_t calls) {
     const ep_trace *t = a->f->trace;
     while (a->open_count && end_of(t, a->open[a->open_count - 1].row) <= t->ts[row]) close_op(a);
@@ -72,7 +95,7 @@ static bool open_one(attribution *a, uint32_t row, size_t calls) {
     fact->kernels += s.kernels;
     fact->device_ns += s.device_ns;
     a->open[a->open_count++] = (open_op){row, 0, t->ts[row]};
-    return true;
+    return a->f->links->forward[row] == EP_NO_INDEX || add_backward(a, row, &s);
 }
 
 static bool walk_lane(attribution *a, const uint32_t *rows, size_t n) {

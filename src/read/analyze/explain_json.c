@@ -209,6 +209,17 @@ static void ops(const ep_study *s, out *o) {
         us(o, "device_us", f->device_ns);
         num(o, "kernels", f->kernels);
         num(o, "self_kernels", f->self_kernels);
+        ep_json_key(o, "backward");
+        if (f->backward_count) {
+            ep_json_object(o);
+            num(o, "count", f->backward_count);
+            us(o, "total_us", f->backward_ns);
+            us(o, "device_us", f->backward_device_ns);
+            num(o, "kernels", f->backward_kernels);
+            ep_json_end(o);
+        } else {
+            ep_json_null(o);
+        }
         ep_json_end(o);
     }
     ep_json_end(o);

@@ -74,18 +74,20 @@ static void health(const ep_study *s, page *p) {
                  COUNT(h->launches_without_kernel), COUNT(h->kernels_without_launch));
         paragraph(p, "  ", 2, line);
     }
-    if (h->kernels_before_launch || h->impossible_times || h->overlaps_on_stream) {
-        snprintf(
-            line, sizeof line,
-            "%s kernels before their launch (clocks differ by up to %s), %s impossible times, %s overlaps on a stream",
-            COUNT(h->kernels_before_launch), NS(h->clock_skew_ns), COUNT(h->impossible_times),
-            COUNT(h->overlaps_on_stream));
+    if (h->kernels_before_launch) {
+        snprintf(line, sizeof line, "%s kernels before their launch: clocks differ by up to %s",
+                 COUNT(h->kernels_before_launch), NS(h->clock_skew_ns));
+        paragraph(p, "  ", 2, line);
+    }
+    if (h->impossible_times || h->overlaps_on_stream) {
+        snprintf(line, sizeof line, "impossible times: %s; overlaps on a stream: %s", COUNT(h->impossible_times),
+                 COUNT(h->overlaps_on_stream));
         paragraph(p, "  ", 2, line);
     }
     for (size_t i = 0; i < s->trace->repair_count; i++) {
         const ep_repair *r = &s->trace->repairs[i];
-        snprintf(line, sizeof line, "mended: %s, %s times, first at byte %lld", ep_trace_text(s->trace, r->kind),
-                 COUNT(r->count), (long long)r->first_offset);
+        snprintf(line, sizeof line, "mended: %s, %s time%s, first at byte %lld", ep_trace_text(s->trace, r->kind),
+                 COUNT(r->count), r->count == 1 ? "" : "s", (long long)r->first_offset);
         paragraph(p, "  ", 2, line);
     }
     if (h->skipped) ep_text_printf(p->out, "  %s events could not be kept\n", COUNT(h->skipped));
@@ -264,6 +266,15 @@ static void kernels(const ep_study *s, page *p) {
         }
 }
 
+/* An op's name for a table. */
+static const char *op_label(const char *name, size_t width, char *buffer, size_t size) {
+    static const char engine[] = "autograd::engine::evaluate_function: ";
+    char text[160];
+    if (strncmp(name, engine, sizeof engine - 1) != 0) return ep_cut(name, width, buffer, size);
+    snprintf(text, sizeof text, "engine: %s", name + sizeof engine - 1);
+    return ep_cut(text, width, buffer, size);
+}
+
 static void ops(const ep_study *s, page *p) {
     size_t n = s->facts->op_count, shown = n < ROWS ? n : ROWS, views = 0;
     char name[64];
@@ -271,7 +282,7 @@ static void ops(const ep_study *s, page *p) {
     title(p, "OPS (host)                       count    self us   total us  device us kernels");
     for (size_t i = 0; i < shown; i++) {
         const ep_op_fact *o = &s->facts->ops[i];
-        ep_text_printf(p->out, "  %-29s %6s %10.1f %10.1f %10.1f %7s\n", ep_cut(o->name, 29, name, sizeof name),
+        ep_text_printf(p->out, "  %-29s %6s %10.1f %10.1f %10.1f %7s\n", op_label(o->name, 29, name, sizeof name),
                        COUNT(o->count), (double)o->self_ns * 1e-3, (double)o->total_ns * 1e-3,
                        (double)o->device_ns * 1e-3, COUNT(o->kernels));
     }
@@ -285,10 +296,61 @@ static void ops(const ep_study *s, page *p) {
         const ep_op_fact *o = &s->facts->ops[i];
         if (!o->views) continue;
         shown++;
-        ep_text_printf(p->out, "  %-29s %6s %10.1f\n", ep_cut(o->name, 29, name, sizeof name), COUNT(o->views),
+        ep_text_printf(p->out, "  %-29s %6s %10.1f\n", op_label(o->name, 29, name, sizeof name), COUNT(o->views),
                        (double)o->view_self_ns * 1e-3);
     }
     more(p, shown, views);
+}
+
+static int by_both(const void *a, const void *b) {
+    const ep_op_fact *const *x = a, *const *y = b;
+    int64_t p = (*x)->device_ns + (*x)->backward_device_ns, q = (*y)->device_ns + (*y)->backward_device_ns;
+    if (p != q) return p < q ? 1 : -1;
+    p = (*x)->total_ns + (*x)->backward_ns, q = (*y)->total_ns + (*y)->backward_ns;
+    if (p != q) return p < q ? 1 : -1;
+    return *x < *y ? -1 : 1;
+}
+
+/* An op that only hands on to the one it is in (conv2d, convolution, cudnn_convolution) says nothing new. */
+static size_t drop_repeats(const ep_op_fact **list, size_t n) {
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        bool again = false;
+        for (size_t k = kept > 8 ? kept - 8 : 0; k < kept && !again; k++)
+            again = list[k]->count == list[i]->count && list[k]->backward_ns == list[i]->backward_ns &&
+                    list[k]->kernels == list[i]->kernels && list[k]->backward_count == list[i]->backward_count;
+        if (!again) list[kept++] = list[i];
+    }
+    return kept;
+}
+
+/* Training: what an op costs there and back. */
+static void backward(const ep_study *s, page *p) {
+    size_t n = 0, shown;
+    char name[64];
+    const ep_op_fact **list = malloc((s->facts->op_count + 1) * sizeof *list);
+    if (!list) {
+        p->out->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < s->facts->op_count; i++)
+        if (s->facts->ops[i].backward_count) list[n++] = &s->facts->ops[i];
+    if (n) {
+        title(p, "THERE AND BACK                      host us             device us        kernels");
+        ep_text_add(p->out, "                       count   forward  backward   forward  backward   fwd    bwd\n");
+        qsort(list, n, sizeof *list, by_both);
+        n = drop_repeats(list, n);
+    }
+    shown = n < ROWS ? n : ROWS;
+    for (size_t i = 0; i < shown; i++) {
+        const ep_op_fact *o = list[i];
+        ep_text_printf(p->out, "  %-20s %6s %9.1f %9.1f %9.1f %9.1f %6s %6s\n", ep_cut(o->name, 20, name, sizeof name),
+                       COUNT(o->count), (double)o->total_ns * 1e-3, (double)o->backward_ns * 1e-3,
+                       (double)o->device_ns * 1e-3, (double)o->backward_device_ns * 1e-3, COUNT(o->kernels),
+                       COUNT(o->backward_kernels));
+    }
+    more(p, shown, n);
+    free(list);
 }
 
 static void gemms(const ep_study *s, page *p) {
@@ -390,6 +452,7 @@ void ep_explain_text(const ep_study *s, ep_text *out, int width) {
     instance(s, &p);
     kernels(s, &p);
     ops(s, &p);
+    backward(s, &p);
     gemms(s, &p);
     fusion(s, &p);
     compiled(s, &p);

@@ -14,6 +14,35 @@
 
 static const double FIRST = 1e18; /* what a reader must know before any figure */
 
+static const char *short_kernel(ep_study *s, const char *name) {
+    ep_kernel_name decoded;
+    char text[200], cut[128];
+    ep_kernel_name_decode(name, &decoded);
+    return ep_study_printf(s, "%s", ep_cut(ep_short_name(&decoded, name, text, sizeof text), 70, cut, sizeof cut));
+}
+
+/* The first few kernels that start before the one that runs on their stream has ended. */
+static void name_overlaps(ep_study *s) {
+    const ep_trace *t = s->trace;
+    const ep_facts *f = s->facts;
+    uint32_t longest = EP_NO_INDEX; /* of the stream: the kernel that ends last so far */
+    for (size_t k = 0, said = 0; k < f->kernel_count && said < 3; k++) {
+        uint32_t row = f->kernels[k].event;
+        const ep_lane *lane = &t->lanes[t->lane[row]],
+                      *last = longest == EP_NO_INDEX ? NULL : &t->lanes[t->lane[longest]];
+        bool same = last && last->device == lane->device && last->stream == lane->stream;
+        int64_t end = same ? t->ts[longest] + t->dur[longest] : INT64_MIN;
+        if (same && t->ts[row] < end) {
+            const char *a = short_kernel(s, ep_study_name(s, longest)), *b = short_kernel(s, ep_study_name(s, row));
+            ep_study_evidence(s, ep_study_printf(s, "%s starts at %s, %s before %s ends.", b,
+                                                 US((double)(t->ts[row] - f->span_start_ns) * 1e-3),
+                                                 US((double)(end - t->ts[row]) * 1e-3), a));
+            said++;
+        }
+        if (!same || t->ts[row] + t->dur[row] > end) longest = row;
+    }
+}
+
 static void health_findings(ep_study *s) {
     const ep_health *h = &s->facts->health;
     if (!h->device_recorded && h->launches > 0)
@@ -25,24 +54,30 @@ static void health_findings(ep_study *s) {
                             "this trace.",
                             COUNT(h->launches)));
     if (h->device_recorded && (h->launches_without_kernel || h->kernels_without_launch))
-        ep_study_finding(s, "partial", FIRST * 0.9,
-                         ep_study_printf(s,
-                                         "Totals are partial: %s launches have no kernel, %s kernels have no launch "
-                                         "(queued before the window or lost).",
-                                         COUNT(h->launches_without_kernel), COUNT(h->kernels_without_launch)));
+        ep_study_finding(
+            s, "partial", FIRST * 0.9,
+            ep_study_printf(s,
+                            "Totals are partial: launches without a kernel: %s; kernels without a launch: %s "
+                            "(queued before the window or lost).",
+                            COUNT(h->launches_without_kernel), COUNT(h->kernels_without_launch)));
     if (!h->complete)
         ep_study_finding(s, "cut_off", FIRST * 0.95, "The file does not end as it should: totals are partial.");
     if (h->kernels_before_launch)
         ep_study_finding(
             s, "clock_skew", FIRST * 0.5,
-            ep_study_printf(s, "%s kernels start before their launch, by up to %s: host and device clocks differ.",
-                            COUNT(h->kernels_before_launch), US((double)h->clock_skew_ns * 1e-3)));
-    if (h->overlaps_on_stream)
+            ep_study_printf(s, "%s %s launch, by up to %s: host and device clocks differ.",
+                            COUNT(h->kernels_before_launch),
+                            h->kernels_before_launch == 1 ? "kernel starts before its" : "kernels start before their",
+                            US((double)h->clock_skew_ns * 1e-3)));
+    if (h->overlaps_on_stream) {
+        bool one = h->overlaps_on_stream == 1;
         ep_study_finding(s, "overlap", FIRST * 0.4,
-                         ep_study_printf(s,
-                                         "%s kernels overlap another one on their own stream; busy time counts each "
-                                         "instant once.",
-                                         COUNT(h->overlaps_on_stream)));
+                         ep_study_printf(s, "%s %s on %s own stream; busy time counts each instant once.",
+                                         COUNT(h->overlaps_on_stream),
+                                         one ? "kernel overlaps another one" : "kernels overlap others",
+                                         one ? "its" : "their"));
+        name_overlaps(s);
+    }
 }
 
 static void regime_finding(ep_study *s, const ep_regime_row *r) {
@@ -70,13 +105,19 @@ static void regime_finding(ep_study *s, const ep_regime_row *r) {
     else if (r->regime == EP_REGIME_MEMORY || r->regime == EP_REGIME_COMPUTE)
         text = ep_study_printf(s, "%s is %s-bound: the device is busy %s of %s (%s).", r->name,
                                ep_regime_name(r->regime), US(r->busy_us), US(idle), SHARE(r->busy_share));
+    else if (r->busy_us > 0)
+        text =
+            ep_study_printf(s, "%s is bound by the device, busy %s of %s (%s); its kernels' names do not say by what.",
+                            r->name, US(r->busy_us), US(idle), SHARE(r->busy_share));
     else
         return;
     if (!ep_study_finding(s, "regime", FIRST * 0.3, text)) return;
+    const char *bound = r->without_profiler == EP_REGIME_UNKNOWN
+                            ? "the device sets the pace"
+                            : ep_study_printf(s, "%s-bound", ep_regime_name(r->without_profiler));
     if (r->without_profiler != r->regime)
-        ep_study_evidence(s, ep_study_printf(s, "Recording itself costs the host %s to %s here; without it: %s-bound.",
-                                             US(r->profiler_low_us), US(r->profiler_high_us),
-                                             ep_regime_name(r->without_profiler)));
+        ep_study_evidence(s, ep_study_printf(s, "Recording itself costs the host %s to %s here; without it: %s.",
+                                             US(r->profiler_low_us), US(r->profiler_high_us), bound));
     if (strcmp(r->why, "apart from one long gap") == 0)
         ep_study_evidence(s,
                           ep_study_printf(s, "One gap of %s holds most of the device's idle time and is left out here.",
@@ -105,13 +146,6 @@ static void regime_findings(ep_study *s) {
     if (step && (!best || device_total(best) < 0.7 * device_total(step))) best = step;
     if (best) regime_finding(s, best);
     if (best && step && best != step && step->regime != best->regime) regime_finding(s, step);
-}
-
-static const char *short_kernel(ep_study *s, const char *name) {
-    ep_kernel_name decoded;
-    char text[200], cut[128];
-    ep_kernel_name_decode(name, &decoded);
-    return ep_study_printf(s, "%s", ep_cut(ep_short_name(&decoded, name, text, sizeof text), 70, cut, sizeof cut));
 }
 
 /* "once", "3 times" */

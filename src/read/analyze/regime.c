@@ -97,9 +97,9 @@ static int by_value(const void *a, const void *b) {
     return *x < *y ? -1 : *x > *y;
 }
 
-/* Time by what bounds the device: [0] memory, [1] compute. By what our recorder noted of the kernel, by shapes, else by
- * class. */
-static void split_time(const ep_study *s, const ep_device_work *w, double time[2]) {
+/* Time by what bounds the device: [0] memory, [1] compute, [2] unknown. By what our recorder noted of the kernel, by
+ * shapes, else by class. */
+static void split_time(const ep_study *s, const ep_device_work *w, double time[3]) {
     const ep_work_row *r = &s->rows[w->row];
     const ep_event_info *info = &s->trace->infos[s->trace->info[w->event]];
     double ns = (double)s->trace->dur[w->event];
@@ -112,11 +112,12 @@ static void split_time(const ep_study *s, const ep_device_work *w, double time[2
         ep_study_bound_us(s, r->flops, r->bytes_read + r->bytes_written, r->dtype, &regime);
     bool heavy = w->cls == EP_CLASS_GEMM || w->cls == EP_CLASS_CONV || w->cls == EP_CLASS_ATTENTION;
     bool compute = regime == EP_REGIME_UNKNOWN ? heavy : regime == EP_REGIME_COMPUTE;
-    time[compute] += ns;
+    bool unknown = regime == EP_REGIME_UNKNOWN && w->cls == EP_CLASS_OTHER;
+    time[unknown ? 2 : compute] += ns;
 }
 
 typedef struct sums {
-    double memory_compute[2];
+    double memory_compute[3];
     int64_t kernels;
 } sums;
 
@@ -170,6 +171,7 @@ static bool device_side(const ep_study *s, const uint32_t *list, size_t n, ep_re
 
 static ep_regime device_regime(const ep_regime_row *r, const sums *sum) {
     if (r->comm_us > 0.5 * r->busy_us) return EP_REGIME_COMMUNICATION;
+    if (sum->memory_compute[2] > sum->memory_compute[0] + sum->memory_compute[1]) return EP_REGIME_UNKNOWN;
     return sum->memory_compute[1] > sum->memory_compute[0] ? EP_REGIME_COMPUTE : EP_REGIME_MEMORY;
 }
 
@@ -231,7 +233,7 @@ static bool instance(ep_study *s, const lookup *l, uint32_t event, ep_regime_row
 /* The whole trace as one region, for traces that mark none. */
 static bool whole(ep_study *s, const lookup *l) {
     ep_regime_row r;
-    sums sum = {{0, 0}, 0};
+    sums sum = {{0}, 0};
     memset(&r, 0, sizeof r);
     r.name = "(whole trace)";
     r.instances = 1;
@@ -274,7 +276,7 @@ static uint32_t median_instance(pick *list, size_t n) {
 
 static bool add_region(ep_study *s, const lookup *l, const char *name, pick *list, size_t n) {
     ep_regime_row r;
-    sums sum = {{0, 0}, 0};
+    sums sum = {{0}, 0};
     memset(&r, 0, sizeof r);
     r.name = name;
     r.instances = (int64_t)n;

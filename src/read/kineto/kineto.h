@@ -58,7 +58,8 @@ typedef struct raw_event {
     slice name, category, pid, tid;       /* decoded; numbers as written */
     int64_t ts, dur;                      /* ns */
     uint64_t id, correlation, external_id;
-    bool has_device, has_stream, has_info;
+    bool has_device, has_stream, has_info, has_sequence;
+    uint64_t sequence, forward_thread;
     int64_t device, stream;
     slice dims, types, strides, concrete; /* JSON text */
     slice detail, meta_name, meta_sort;   /* JSON text */

@@ -176,6 +176,11 @@ void kineto_set_arg(kineto_reader *r, raw_event *e, kineto_arg arg, slice key, s
         e->stream = int_of(v, INT64_MIN);
         e->has_stream = e->stream != INT64_MIN;
         return;
+    case ARG_SEQUENCE: /* -1: autograd is off */
+        e->sequence = u64_of(v);
+        e->has_sequence = int_of(v, -1) >= 0;
+        return;
+    case ARG_FORWARD_THREAD: e->forward_thread = u64_of(v); return;
     case ARG_META_NAME:
     case ARG_META_LABELS: e->meta_name = v; return;
     case ARG_META_SORT: e->meta_sort = v; return;

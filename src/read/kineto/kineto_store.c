@@ -201,6 +201,8 @@ static ep_status store_row(kineto_reader *r, ep_event_kind kind, uint32_t catego
         if (t->args[row] == UINT32_MAX) return no_memory(r);
     }
     if (e->has_info && !store_info(r, row)) return no_memory(r);
+    if (e->has_sequence && kind == EP_EVENT_OP && !ep_trace_sequence(t, e->sequence, e->forward_thread))
+        return no_memory(r);
     if (kind == EP_EVENT_META) store_meta(r, lane);
     if (e->phase == 'B' && e->has_ts && !open_begin(r, row, lane)) return no_memory(r);
     return EP_OK;

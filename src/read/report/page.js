@@ -26,10 +26,10 @@
       return b;
     };
     if (t.link[i] < t.n) {
-      row('launched by', jump(t.link[i]));
-      row('delay', duration(t.start[i] - t.start[t.link[i]]));
+      row(lane.device ? 'launched by' : 'backward of', jump(t.link[i]));
+      if (lane.device) row('delay', duration(t.start[i] - t.start[t.link[i]]));
     }
-    for (let w = t.firstWork[i], n = 0; w >= 0 && n < 20; w = t.nextWork[w], n++) row('launches', jump(w));
+    for (let w = t.firstWork[i], n = 0; w >= 0 && n < 20; w = t.nextWork[w], n++) row(t.deviceEvent(w) ? 'launches' : 'its backward', jump(w));
     for (const [k, v] of Object.entries(t.infos[t.info[i]] || {})) row(k, plain(v));
     box.replaceChildren(make('h3', {text: t.names[t.name[i]]}), list);
   }

@@ -293,14 +293,15 @@ static void fill_columns(const page *p, columns *c, renumber *names, renumber *i
     /* The same zero as in every report: the trace's first span. What the profiler did before has a negative start. */
     int64_t origin = p->f->span_start_ns;
     for (uint32_t i = 0; i < p->n; i++) {
-        uint32_t row = p->event[i], launch = p->f->links->launch[row];
+        uint32_t row = p->event[i], from = EP_NO_INDEX;
+        if (ep_event_is_device_work(t->kind[row])) from = p->f->links->launch[row];
+        if (t->kind[row] == EP_EVENT_OP) from = p->f->links->forward[row];
         c->kind[i] = t->kind[row];
         c->start[i] = (double)(t->ts[row] - origin);
         c->dur[i] = (double)t->dur[row];
         c->name[i] = renumber_get(names, t->name[row]);
         c->info[i] = renumber_get(infos, t->info[row]);
-        bool linked = ep_event_is_device_work(t->kind[row]) && launch != EP_NO_INDEX && p->row_of[launch] != UINT8_MAX;
-        c->link[i] = linked ? p->page_of[launch] : UINT32_MAX;
+        c->link[i] = from != EP_NO_INDEX && p->row_of[from] != UINT8_MAX ? p->page_of[from] : UINT32_MAX;
     }
 }
 

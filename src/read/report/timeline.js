@@ -56,6 +56,8 @@ function makeTrace(d) {
     t.to = Math.max(t.to, t.start[i] + t.dur[i]);
   }
   // The work of a call: link[] of device work names its call; the first one and a chain lead back.
+  // So do backward ops their forward op.
+  t.deviceEvent = i => t.lanes[t.tracks[t.trackOf[i]].lane].device;
   t.firstWork = new Int32Array(t.n).fill(-1);
   t.nextWork = new Int32Array(t.n).fill(-1);
   for (let i = t.n - 1; i >= 0; i--) {
@@ -245,7 +247,6 @@ function makeTimeline(canvas, onChoose) {
   function drawArrows(t) {
     const most = 160, list = [];
     for (const track of t.tracks) {
-      if (!t.lanes[track.lane].device) continue;
       const first = firstEndingAfter(t, track.first, track.end, s.from);
       for (let i = first; i < track.end && t.start[i] < s.to && list.length <= most; i++) if (t.link[i] < t.n) list.push(i);
       if (list.length > most) break;

@@ -43,10 +43,10 @@ static ep_report *explain(const char *path) {
 
 static void check(const char *name) {
     char path[512], line[1024];
-    snprintf(path, sizeof path, EP_TEST_DIR "/trace/explain/%s.json", name);
+    snprintf(path, sizeof path, EP_TEST_DIR "/trace/%s.json", name);
     ep_report *report = explain(path);
     char *text = collapse(ep_report_text(report));
-    snprintf(path, sizeof path, EP_TEST_DIR "/trace/explain/%s.expect", name);
+    snprintf(path, sizeof path, EP_TEST_DIR "/trace/%s.expect", name);
     FILE *f = fopen(path, "r");
     assert_non_null(f);
     while (fgets(line, sizeof line, f)) {
@@ -61,8 +61,18 @@ static void check(const char *name) {
 
 static void test_pictures(void **state) {
     (void)state;
-    static const char *const names[] = {"overhead", "copies_feed_gated", "epilogue_own_kernel", "bias_not_fused",
-                                        "recompiles"};
+    static const char *const names[] = {"explain/overhead",
+                                        "explain/copies_feed_gated",
+                                        "explain/epilogue_own_kernel",
+                                        "explain/recompiles",
+                                        "explain/bias_not_fused",
+                                        "explain/chain",
+                                        "small/overlap",
+                                        "small/overrun",
+                                        "small/lost_kernels",
+                                        "small/four_calls",
+                                        "small/annotations",
+                                        "small/backward_flows"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) check(names[i]);
 }
 
