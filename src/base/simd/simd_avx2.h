@@ -128,6 +128,17 @@ V_FN void v_stream(void *p, v_f32 x) { /* p is a multiple of 32 */
     __builtin_ia32_movntps256((float *)p, x);
 #endif
 }
+V_FN void v_stream_end(void) { /* before another thread reads what was streamed */
+    __builtin_ia32_sfence();
+}
+V_FN void v_stream_h16(void *p, v_h16 h) { /* p is a multiple of 16 */
+#ifdef __clang__
+    __builtin_nontemporal_store(h, (v_h16 *)p);
+#else
+    typedef long long quads __attribute__((vector_size(16)));
+    __builtin_ia32_movntdq((quads *)p, (quads)h);
+#endif
+}
 V_FN v_h16 v_load_h16_n(const void *p, int n) {
     union {
         v_h16 v;
@@ -175,6 +186,9 @@ V_FN void v_store_bf16(void *p, v_f32 x) {
 V_FN void v_store_bf16_n(void *p, v_f32 x, int n) {
     v_store_h16_n(p, v_bf16(x), n);
 }
+V_FN void v_stream_bf16(void *p, v_f32 x) {
+    v_stream_h16(p, v_bf16(x));
+}
 V_FN v_f32 v_round_bf16(v_f32 x) {
     v_i32 b = v_bits(x);
     v_i32 r = v_iadd(b, 0x7fff + (v_shr(b, 16) & 1)) & (int)0xffff0000;
@@ -199,6 +213,9 @@ V_FN void v_store_f16(void *p, v_f32 x) {
 }
 V_FN void v_store_f16_n(void *p, v_f32 x, int n) {
     v_store_h16_n(p, v_f16(x), n);
+}
+V_FN void v_stream_f16(void *p, v_f32 x) {
+    v_stream_h16(p, v_f16(x));
 }
 V_FN v_f32 v_round_f16(v_f32 x) {
     return v_widen_f16(v_f16(x));

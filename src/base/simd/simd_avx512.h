@@ -172,6 +172,10 @@ V_FN void v_stream(void *p, v_f32 x) { /* past the caches; p is a multiple of 64
 #endif
 }
 
+V_FN void v_stream_end(void) { /* before another thread reads what was streamed */
+    __builtin_ia32_sfence();
+}
+
 V_FN v_f32 v_widen_bf16(v_h16 h) {
 #ifdef __clang__
     return v_float((v_i32)(__builtin_convertvector((v_u16)h, v_u32) << 16));
@@ -218,6 +222,17 @@ V_FN void v_store_bf16(void *p, v_f32 x) {
 V_FN void v_store_bf16_n(void *p, v_f32 x, int n) {
     __builtin_ia32_storedquhi256_mask(V_H16_PTR(p), v_bf16(x), V_FIRST512(n));
 }
+V_FN void v_stream_h16(void *p, v_h16 h) { /* p is a multiple of 32 */
+#ifdef __clang__
+    __builtin_nontemporal_store(h, (v_h16 *)p);
+#else
+    typedef long long quads __attribute__((vector_size(32)));
+    __builtin_ia32_movntdq256((quads *)p, (quads)h);
+#endif
+}
+V_FN void v_stream_bf16(void *p, v_f32 x) {
+    v_stream_h16(p, v_bf16(x));
+}
 /* x rounded to bf16 and back: where eager would have stored and loaded. */
 V_FN v_f32 v_round_bf16(v_f32 x) {
     return v_widen_bf16(v_bf16(x));
@@ -242,6 +257,9 @@ V_FN void v_store_f16(void *p, v_f32 x) {
 }
 V_FN void v_store_f16_n(void *p, v_f32 x, int n) {
     __builtin_ia32_storedquhi256_mask(V_H16_PTR(p), v_f16(x), V_FIRST512(n));
+}
+V_FN void v_stream_f16(void *p, v_f32 x) {
+    v_stream_h16(p, v_f16(x));
 }
 V_FN v_f32 v_round_f16(v_f32 x) {
     return v_widen_f16(v_f16(x));

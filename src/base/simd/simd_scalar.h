@@ -117,6 +117,7 @@ V_FN void v_store_n(void *p, v_f32 x, int n) {
 V_FN void v_stream(void *p, v_f32 x) {
     v_store(p, x);
 }
+V_FN void v_stream_end(void) {}
 V_FN v_h16 v_load_h16(const void *p) {
     v_h16 h;
     __builtin_memcpy(&h, p, 2);
@@ -145,6 +146,9 @@ V_FN void v_store_bf16(void *p, v_f32 x) {
 }
 V_FN void v_store_bf16_n(void *p, v_f32 x, int n) {
     if (n > 0) v_store_bf16(p, x);
+}
+V_FN void v_stream_bf16(void *p, v_f32 x) {
+    v_store_bf16(p, x);
 }
 V_FN v_f32 v_round_bf16(v_f32 x) {
     return v_widen_bf16(v_bf16(x));
@@ -178,6 +182,9 @@ V_FN void v_store_f16(void *p, v_f32 x) {
 }
 V_FN void v_store_f16_n(void *p, v_f32 x, int n) {
     if (n > 0) v_store_f16(p, x);
+}
+V_FN void v_stream_f16(void *p, v_f32 x) {
+    v_store_f16(p, x);
 }
 V_FN v_f32 v_round_f16(v_f32 x) {
     return v_widen_f16(v_f16(x));
