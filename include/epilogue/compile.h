@@ -10,8 +10,11 @@
 extern "C" {
 #endif
 
-/* The user's function: reads inputs[0..input_count), writes outputs[0..output_count). It runs under capture once for
- * each new set of input sizes; it must not look at data, and must release every tensor it makes but the outputs. */
+/* The user's function: reads inputs[0..input_count), writes outputs[0..output_count). It must not look at data, and must
+ * release every tensor it makes but the outputs. It runs under capture once for each class of inputs: dtypes, ranks, which
+ * sizes are 0, 1 or larger, how strides lie. Sizes larger than 1 stay open, so a new size is no reason to run it again,
+ * unless the function looks at a size (ep_tensor_size and the like, of a tensor it was given or made from one): then that
+ * size is guarded, and another one captures again. */
 typedef ep_status (*ep_fn)(ep_context *ctx, void *user, const ep_tensor *const *inputs, int input_count,
                            ep_tensor **outputs, int output_count);
 
@@ -39,6 +42,7 @@ EP_API ep_status ep_compiled_wait(ep_compiled *c);
 
 typedef struct ep_compile_stats {
     int64_t calls, entries, recompiles, eager_calls; /* eager_calls: answered by eager while an entry compiled */
+    int64_t captures; /* how often the function ran under capture; a new size alone is no reason */
     int64_t kernels_generated, kernels_from_disk, build_failures;
     double cold_us;   /* first call to the moment its entry was ready */
     double waited_us; /* time calls spent waiting for a compiler */

@@ -14,7 +14,7 @@
 #include "run/graph/ir_text.h"
 #include "run/pass/pass.h"
 
-enum { ELEMENTS = 4000, SIZES = 2 };
+enum { ELEMENTS = 4000, SIZES = 3 };
 
 static uint64_t number(const char *name, uint64_t standard) {
     const char *s = getenv(name);
@@ -87,8 +87,8 @@ static void shrink(ep_context *ctx, program *p, ep_tensor **in) {
 
 static void show(ep_context *ctx, const program *p, ep_tensor **in) {
     ep_captured c;
-    if (ep_capture(ctx, run_program, (void *)(uintptr_t)p, (const ep_tensor *const *)in, MOST_GIVEN, p->outs, &c) !=
-        EP_OK) {
+    if (ep_capture(ctx, run_program, (void *)(uintptr_t)p, (const ep_tensor *const *)in, MOST_GIVEN, p->outs, true,
+                   &c) != EP_OK) {
         print_message("capture: %s\n", ep_context_error(ctx)->message);
         return;
     }
@@ -109,7 +109,7 @@ static void random_graphs_are_eager_bit_for_bit(void **state) {
     print_message("seed %llu, %llu graphs\n", (unsigned long long)seed, (unsigned long long)graphs);
     ep_context *ctx;
     assert_int_equal(ep_context_create(&(ep_context_options){.threads = 1}, NULL, &ctx), EP_OK);
-    int64_t groups = 0, ops = 0;
+    int64_t groups = 0, ops = 0, calls = 0, captures = 0;
     for (uint64_t n = 0; n < graphs; n++) {
         rng r = {seed * 0x9e3779b97f4a7c15u + n * 0xda942042e4dd58b5u + 1};
         for (int i = 0; i < 8; i++) next(&r);
@@ -139,11 +139,15 @@ static void random_graphs_are_eager_bit_for_bit(void **state) {
         }
         groups += (int64_t)c->kernels.count;
         ops += p.steps;
+        calls += c->calls;
+        captures += c->captures;
         ep_compiled_destroy(c);
         drop(in, MOST_GIVEN);
     }
-    print_message("%lld ops, %lld kernels\n", (long long)ops, (long long)groups);
-    assert_true(groups > (int64_t)graphs / 4); /* else nothing was tested */
+    print_message("%lld ops, %lld kernels, %lld calls of other sizes, %lld of them without a capture\n", (long long)ops,
+                  (long long)groups, (long long)(calls - (int64_t)graphs), (long long)(calls - captures));
+    assert_true(calls - captures > (int64_t)graphs / 20); /* else symbols were not tested */
+    assert_true(groups > (int64_t)graphs / 4);            /* else nothing was tested */
     ep_context_destroy(ctx);
 }
 

@@ -204,29 +204,46 @@ int ep_tensor_ndim(const ep_tensor *t) {
     return t->ndim;
 }
 
+static _Thread_local ep_size_watch *size_watch;
+
+void ep_size_watch_set(ep_size_watch *w) {
+    size_watch = w;
+}
+
+/* A captured tensor has no storage; what is done with the size that was looked at is not recorded. */
+static void look(const ep_tensor *t, int dim) {
+    if (__builtin_expect(!t->storage, 0) && t->value >= 0 && size_watch) size_watch->looked(size_watch, t, dim);
+}
+
 int64_t ep_tensor_size(const ep_tensor *t, int dim) {
     int d = dim < 0 ? dim + t->ndim : dim;
+    if (d >= 0 && d < t->ndim) look(t, d);
     return d < 0 || d >= t->ndim ? -1 : t->sizes[d];
 }
 
 int64_t ep_tensor_stride(const ep_tensor *t, int dim) {
     int d = dim < 0 ? dim + t->ndim : dim;
+    look(t, -1);
     return d < 0 || d >= t->ndim ? -1 : t->strides[d];
 }
 
 const int64_t *ep_tensor_sizes(const ep_tensor *t) {
+    look(t, -1);
     return t->sizes;
 }
 
 const int64_t *ep_tensor_strides(const ep_tensor *t) {
+    look(t, -1);
     return t->strides;
 }
 
 int64_t ep_tensor_numel(const ep_tensor *t) {
+    look(t, -1);
     return t->numel;
 }
 
 bool ep_tensor_is_contiguous(const ep_tensor *t) {
+    look(t, -1);
     return t->contiguous;
 }
 

@@ -36,6 +36,13 @@ void ep_storage_release(ep_storage *s); /* NULL is fine */
 /* A storage of `bytes` from the default allocator, 64-byte aligned. */
 ep_status ep_storage_create(size_t bytes, ep_error *err, ep_storage **out);
 
+/* Told of every look at a size or stride of a captured tensor (dim -1: at all of them), on the thread that captures;
+ * NULL when nothing is captured. */
+typedef struct ep_size_watch {
+    void (*looked)(struct ep_size_watch *self, const ep_tensor *t, int dim);
+} ep_size_watch;
+void ep_size_watch_set(ep_size_watch *w);
+
 /* A handle without storage, shape filled, contiguous strides, numel computed; fails on overflow. */
 ep_status ep_tensor_shell(ep_dtype dtype, int ndim, const int64_t *sizes, ep_error *err, ep_tensor **out);
 /* A view of t's storage: handle with t's dtype, offset moved by `elements`. The caller fills sizes and strides, then

@@ -7,26 +7,71 @@
 #include "base/hash.h"
 #include "base/probe.h"
 #include "compile.h"
+#include "run/graph/extent.h"
 #include "run/pass/pass.h"
 
 static ep_status no_memory(ep_compiled *c) {
     return ep_fail(&c->ctx->err, EP_ERROR_OUT_OF_MEMORY, "a binding could not be allocated");
 }
 
-static ep_status make_graph(ep_compiled *c, const ep_tensor *const *inputs, ep_binding *b) {
-    EP_TRY(ep_capture(c->ctx, c->fn, c->user, inputs, c->input_count, c->output_count, &b->captured));
+static ep_status run_passes(ep_compiled *c, ep_graph *g) {
     ep_pass_options o = {.verify = c->verify};
     if (c->memo.entry_count == 0) { /* the first graph is shown; later ones differ in sizes, or say why not */
         o.dump = c->options.dump_pass;
         o.print = c->options.dump;
         o.user = c->options.dump_user;
     }
-    return ep_passes_run(b->captured.graph, &o, &c->ctx->err);
+    return ep_passes_run(g, &o, &c->ctx->err);
+}
+
+static int64_t *symbols_of(const ep_graph *g) {
+    int64_t *values = malloc(sizeof *values * (g->symbol_count + 1));
+    for (size_t i = 0; values && i < g->symbol_count; i++) values[i] = g->symbols[i].value;
+    return values;
+}
+
+/* `symbols`: may later calls use what is captured now for their own sizes? */
+static ep_status capture(ep_compiled *c, const ep_tensor *const *inputs, bool symbols, ep_binding *b) {
+    ep_captured captured;
+    c->captures++;
+    EP_TRY(ep_capture(c->ctx, c->fn, c->user, inputs, c->input_count, c->output_count, symbols, &captured));
+    ep_status s = run_passes(c, captured.graph);
+    if (s != EP_OK) {
+        ep_captured_clear(&captured);
+        return s;
+    }
+    free(b->symbols);
+    b->symbols = symbols_of(captured.graph);
+    ep_template *t = ep_memo_add_template(&c->memo, &captured);
+    if (!t || !b->symbols) return no_memory(c);
+    if (b->from) b->from->bindings--;
+    b->from = t;
+    t->bindings++;
+    return EP_OK;
+}
+
+/* Writes this binding's sizes into the template's graph, and places values by them. */
+static ep_status set_sizes(ep_compiled *c, ep_binding *b) {
+    ep_graph *g = b->from->captured.graph;
+    if (g->symbol_count == 0) return EP_OK;
+    for (size_t i = 0; i < g->symbol_count; i++) g->symbols[i].value = b->symbols[i];
+    EP_TRY(ep_extent_evaluate(g, b->symbols, &c->ctx->err));
+    return ep_pass_memplan(g, &c->ctx->err);
+}
+
+/* The graph for these sizes: from a template, or captured now. */
+static ep_status make_graph(ep_compiled *c, const ep_tensor *const *inputs, ep_binding *b) {
+    b->from = ep_memo_template(&c->memo, c->input_count, b->facts, &b->symbols);
+    if (!b->from) return capture(c, inputs, c->options.specialize != EP_SPECIALIZE_STATIC, b);
+    b->from->bindings++;
+    return set_sizes(c, b);
 }
 
 /* At least one outer dim everywhere: then sizes that happen to merge and sizes that do not share code. */
 static ep_status make_loops(ep_compiled *c, ep_binding *b) {
-    const ep_graph *g = b->captured.graph;
+    const ep_graph *g = b->from->captured.graph;
+    free(b->loops);
+    free(b->kernels);
     b->kernel_count = g->group_count;
     b->loops = calloc(g->group_count + 1, sizeof *b->loops);
     b->kernels = calloc(g->group_count + 1, sizeof *b->kernels);
@@ -48,6 +93,23 @@ static char *reasons_text(const ep_graph *g) {
     return ep_text_take(&t);
 }
 
+/* Dims larger than 1 that are numbers in the graph: the weights or the function want them so. */
+static void mark_fixed(ep_binding *b) {
+    const ep_graph *g = b->from->captured.graph;
+    for (size_t i = 0; i < g->value_count; i++) {
+        const ep_value *v = &g->values[i];
+        for (int d = 0; v->kind == EP_VALUE_INPUT && d < v->ndim; d++)
+            if (v->dims[d] < 0 && v->sizes[d] > 1) b->facts[v->index].fixed |= (uint8_t)(1u << d);
+    }
+}
+
+static char *guards_text(const ep_compiled *c, const ep_binding *b) {
+    ep_text t = {0};
+    ep_guard_list(c->input_count, b->facts, b->from->captured.graph, &t);
+    ep_text_addn(&t, "", 0);
+    return ep_text_take(&t);
+}
+
 static void show_failure(const char *text) {
     const ep_probe *p = ep_probe_get();
     if (!p || !*text) return;
@@ -57,7 +119,7 @@ static void show_failure(const char *text) {
 }
 
 static uint64_t entry_key(const ep_compiled *c, const ep_binding *b) {
-    uint64_t h = ep_graph_hash(b->captured.graph);
+    uint64_t h = ep_graph_hash(b->from->captured.graph);
     for (size_t i = 0; i < b->kernel_count; i++) {
         uint64_t k = b->kernels[i]->hash;
         h = ep_hash64(&k, sizeof k, h);
@@ -86,7 +148,8 @@ static ep_status make_kernels(ep_compiled *c, ep_binding *b) {
     ep_status s = b->entry < 0 ? no_memory(c) : EP_OK;
     if (s == EP_OK && new_entry) {
         ep_entry *e = &c->memo.entries[b->entry];
-        e->reasons = reasons_text(b->captured.graph);
+        e->reasons = reasons_text(b->from->captured.graph);
+        e->guards = guards_text(c, b);
         e->kernels = (int)b->kernel_count;
         show_failure(e->failed);
     }
@@ -124,7 +187,8 @@ ep_status ep_binding_advance(ep_compiled *c, ep_binding *b) {
         b->loops[i].function = b->kernels[i]->function;
         b->loops[i].name = b->kernels[i]->loop.name;
     }
-    EP_TRY(ep_plan_build(c->ctx, &b->captured, b->loops, b->kernel_count, c->kernels.interpret, &b->plan));
+    EP_TRY(set_sizes(c, b));
+    EP_TRY(ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, c->kernels.interpret, &b->plan));
     free(b->loops);
     b->loops = NULL;
     b->state = EP_BINDING_READY;
@@ -140,7 +204,14 @@ ep_status ep_compiled_bind(ep_compiled *c, const ep_tensor *const *inputs, ep_bi
     }
     for (int i = 0; i < c->input_count; i++) ep_fact_of(inputs[i], &b->facts[i]);
     ep_status s = make_graph(c, inputs, b);
-    if (s == EP_OK) s = make_loops(c, b);
+    if (s == EP_OK) {
+        mark_fixed(b);
+        s = make_loops(c, b);
+        if (s != EP_OK && s != EP_ERROR_OUT_OF_MEMORY && b->from->captured.graph->symbol_count) {
+            s = capture(c, inputs, false, b); /* what holds for every size but these is no answer for these */
+            if (s == EP_OK) s = make_loops(c, b);
+        }
+    }
     if (s == EP_OK) s = make_kernels(c, b);
     if (s == EP_OK) s = set_choice(c, inputs, b);
     if (s == EP_OK) s = ep_binding_advance(c, b);

@@ -2,16 +2,20 @@
  * turn up on the way as constants. */
 #include "capture.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "run/graph/extent.h"
+#include "run/graph/guard.h"
 
 typedef struct capture {
     ep_recorder recorder;
     ep_captured *c;
     int32_t *values; /* by const: its value */
     size_t value_cap;
+    ep_size_watch watch;
 } capture;
 
 static bool same_view(const ep_tensor *a, const ep_tensor *b) {
@@ -114,6 +118,7 @@ static ep_status record_view(ep_context *ctx, ep_graph *g, ep_op op, const ep_at
     if (s == EP_ERROR_STRIDE && op == EP_OP_RESHAPE) { /* as eager: a copy, then a view of it */
         ep_shape shape = {g->values[in].dtype, g->values[in].ndim, {0}};
         memcpy(shape.sizes, g->values[in].sizes, sizeof shape.sizes);
+        ep_extent_fix_value(g, in); /* whether the copy is needed is decided by these numbers */
         in = ep_graph_op(g, EP_NODE_OP, EP_OP_COPY, NULL, 1, &in, &shape);
         if (in < 0) return out_of_memory(ctx);
         s = ep_graph_view_shape(&g->values[in], op, attr, &ctx->err, &v);
@@ -126,6 +131,7 @@ static ep_status record_view(ep_context *ctx, ep_graph *g, ep_op op, const ep_at
     memcpy(g->values[number].strides, v.strides, sizeof v.strides);
     g->values[number].base = ep_graph_root(g, in);
     g->values[number].offset = v.offset;
+    ep_extent_of_node(g, g->values[number].node);
     *out = number;
     return EP_OK;
 }
@@ -142,7 +148,9 @@ static ep_status record_op(ep_context *ctx, ep_graph *g, ep_op op, const ep_attr
     *out = ep_graph_op(g, EP_NODE_OP, op, attr, count, in, &result);
     if (*out >= 0 && op == EP_OP_AMAX && g->values[in[0]].numel == 0 && g->values[*out].numel > 0)
         return ep_fail(&ctx->err, EP_ERROR_SHAPE, "the maximum of no elements does not exist");
-    return *out < 0 ? out_of_memory(ctx) : EP_OK;
+    if (*out < 0) return out_of_memory(ctx);
+    ep_extent_of_node(g, g->values[*out].node);
+    return EP_OK;
 }
 
 static ep_status record(ep_recorder *self, ep_context *ctx, ep_op op, const ep_attr *attr, int count,
@@ -161,11 +169,23 @@ static ep_status record(ep_recorder *self, ep_context *ctx, ep_op op, const ep_a
     return shell(ctx, &g->values[result], result, out);
 }
 
+/* The function may decide by what it saw, so only this size will do. */
+static void looked(ep_size_watch *self, const ep_tensor *t, int dim) {
+    capture *p = (capture *)(void *)((char *)self - offsetof(capture, watch));
+    ep_graph *g = p->c->graph;
+    if ((size_t)t->value >= g->value_count) return;
+    if (dim < 0)
+        ep_extent_fix_value(g, t->value);
+    else
+        ep_dim_fix(g, ep_value_dim(g, t->value, dim));
+}
+
 static ep_status run(capture *p, ep_context *ctx, ep_fn fn, void *user, ep_tensor **shells, int input_count,
                      ep_tensor **outputs, int output_count) {
     ctx->err.status = EP_OK;
     ctx->err.message[0] = 0;
     ctx->recorder = &p->recorder;
+    ep_size_watch_set(&p->watch);
     ep_status s = fn(ctx, user, (const ep_tensor *const *)shells, input_count, outputs, output_count);
     if (s != EP_OK && ctx->err.status != s) ep_fail(&ctx->err, s, "the function failed while it was captured");
     for (int i = 0; s == EP_OK && i < output_count; i++) {
@@ -177,14 +197,15 @@ static ep_status run(capture *p, ep_context *ctx, ep_fn fn, void *user, ep_tenso
         if (s == EP_OK && ep_graph_output(p->c->graph, v) < 0) s = out_of_memory(ctx);
     }
     ctx->recorder = NULL;
+    ep_size_watch_set(NULL);
     return s;
 }
 
 ep_status ep_capture(ep_context *ctx, ep_fn fn, void *user, const ep_tensor *const *inputs, int input_count,
-                     int output_count, ep_captured *out) {
+                     int output_count, bool symbols, ep_captured *out) {
     memset(out, 0, sizeof *out);
     if (ctx->recorder) return ep_fail(&ctx->err, EP_ERROR_CAPTURE, "a function is being captured already");
-    capture p = {.recorder = {record, NULL}, .c = out};
+    capture p = {.recorder = {record, NULL}, .c = out, .watch = {looked}};
     p.recorder.user = &p;
     out->graph = ep_graph_create();
     ep_tensor **handles = calloc((size_t)(input_count + output_count) + 1, sizeof *handles);
@@ -192,11 +213,13 @@ ep_status ep_capture(ep_context *ctx, ep_fn fn, void *user, const ep_tensor *con
     for (int i = 0; s == EP_OK && i < input_count; i++) {
         const ep_tensor *t = inputs[i];
         int32_t v = ep_graph_input(out->graph, t->dtype, t->ndim, t->sizes, t->strides);
+        if (v >= 0 && symbols) ep_guard_symbols(out->graph, v);
         s = v < 0 ? out_of_memory(ctx) : shell(ctx, &out->graph->values[v], v, &handles[i]);
     }
     if (s == EP_OK) {
         out->graph->rounding = ctx->rounding;
         s = run(&p, ctx, fn, user, handles, input_count, handles + input_count, output_count);
+        if (s == EP_OK) s = ep_extent_settle(out->graph, &ctx->err);
     }
     for (int i = 0; handles && i < input_count + output_count; i++) {
         bool again = false; /* a function may return its input itself */

@@ -189,6 +189,7 @@ void ep_compiled_stats(const ep_compiled *c, ep_compile_stats *out) {
     if (!c) return;
     ep_kernel_table *t = (ep_kernel_table *)(uintptr_t)&c->kernels;
     out->calls = c->calls;
+    out->captures = c->captures;
     out->entries = (int64_t)c->memo.entry_count;
     out->recompiles = out->entries > 1 ? out->entries - 1 : 0;
     out->eager_calls = c->eager_calls;
@@ -218,7 +219,7 @@ const char *ep_compiled_report(ep_compiled *c) {
         const ep_entry *e = &c->memo.entries[i];
         ep_text_printf(t, "entry %zu: %d generated kernel%s%s%s\n", i, e->kernels, e->kernels == 1 ? "" : "s",
                        *e->failed ? "; made because a guard failed: " : "", e->failed);
-        ep_guard_list(c->input_count, e->facts, c->options.specialize == EP_SPECIALIZE_STATIC, t);
+        if (e->guards) ep_text_add(t, e->guards);
         if (e->reasons) ep_text_add(t, e->reasons);
     }
     for (size_t i = 0; i < c->kernels.count; i++) report_kernel(c->kernels.all[i], t);

@@ -18,7 +18,7 @@ struct ep_compiled {
     ep_binding *last;
     ep_storage *workspace;
     ep_text report;
-    int64_t calls, eager_calls, first_call_ns, cold_ns, waited_ns;
+    int64_t calls, captures, eager_calls, first_call_ns, cold_ns, waited_ns;
     bool verify, no_choice;
 };
 

@@ -23,11 +23,57 @@ ep_binding *ep_memo_find(ep_memo *m, int input_count, const ep_tensor *const *in
 void ep_binding_destroy(ep_binding *b) {
     if (!b) return;
     ep_plan_destroy(b->plan);
-    ep_captured_clear(&b->captured);
+    if (b->from) b->from->bindings--;
+    free(b->symbols);
     free(b->facts);
     free(b->loops);
     free(b->kernels);
     free(b);
+}
+
+ep_template *ep_memo_template(ep_memo *m, int input_count, const ep_fact *facts, int64_t **symbols) {
+    for (size_t i = m->template_count; i-- > 0;) { /* the newest is the likeliest */
+        ep_template *t = m->templates[i];
+        const ep_graph *g = t->captured.graph;
+        int64_t *values = malloc(sizeof *values * (g->symbol_count + 1));
+        if (!values) return NULL;
+        if (ep_guard_match(g, input_count, facts, values)) {
+            t->used = ++m->tick;
+            *symbols = values;
+            return t;
+        }
+        free(values);
+    }
+    return NULL;
+}
+
+static void end_template(ep_template *t) {
+    ep_captured_clear(&t->captured);
+    free(t);
+}
+
+ep_template *ep_memo_add_template(ep_memo *m, ep_captured *c) {
+    ep_template *t = calloc(1, sizeof *t);
+    if (!t || !ep_grow(&m->templates, &m->template_cap, m->template_count + 1, sizeof *m->templates)) {
+        free(t);
+        ep_captured_clear(c);
+        return NULL;
+    }
+    size_t oldest = m->template_count;
+    for (size_t i = 0; i < m->template_count; i++)
+        if (!m->templates[i]->bindings &&
+            (oldest == m->template_count || m->templates[i]->used < m->templates[oldest]->used))
+            oldest = i;
+    t->captured = *c;
+    t->used = ++m->tick;
+    memset(c, 0, sizeof *c);
+    if (m->template_count >= EP_MEMO_TEMPLATES && oldest < m->template_count) {
+        end_template(m->templates[oldest]);
+        memmove(&m->templates[oldest], &m->templates[oldest + 1],
+                sizeof *m->templates * (m->template_count - oldest - 1));
+        m->template_count--;
+    }
+    return m->templates[m->template_count++] = t;
 }
 
 void ep_memo_add(ep_memo *m, ep_binding *b, uint64_t hash) {
@@ -105,8 +151,11 @@ void ep_memo_clear(ep_memo *m) {
     for (size_t i = 0; i < m->entry_count; i++) {
         free(m->entries[i].facts);
         free(m->entries[i].reasons);
+        free(m->entries[i].guards);
     }
     for (size_t i = 0; i < m->choice_count; i++) free(m->choices[i]);
+    for (size_t i = 0; i < m->template_count; i++) end_template(m->templates[i]);
+    free(m->templates);
     free(m->entries);
     free(m->choices);
     memset(m, 0, sizeof *m);

@@ -1,5 +1,5 @@
-/* What a compiled function remembers: bindings (a plan for one set of input sizes) and entries (what their code rests
- * on; many bindings share one). */
+/* What a compiled function remembers: templates (a captured graph after all passes, its sizes symbols), bindings (a plan
+ * for one set of input sizes, made from a template) and entries (what their code rests on; many bindings share one). */
 #ifndef EP_RUN_MEMO_H
 #define EP_RUN_MEMO_H
 
@@ -9,13 +9,24 @@
 #include "plan.h"
 #include "run/graph/guard.h"
 
-enum { EP_MEMO_BINDINGS = 128 }; /* the least recently used goes; its code stays, so it comes back without a compile */
+enum {
+    EP_MEMO_BINDINGS = 128,
+    EP_MEMO_TEMPLATES = 64
+}; /* the least recently used goes; its code stays, so it comes back without a compile */
 
 typedef enum ep_binding_state { EP_BINDING_PENDING, EP_BINDING_READY, EP_BINDING_EAGER } ep_binding_state;
 
+/* Its graph holds the numbers of the binding that was made last. */
+typedef struct ep_template {
+    ep_captured captured;
+    int bindings; /* made from it and still there */
+    int64_t used;
+} ep_template;
+
 typedef struct ep_binding {
     ep_fact *facts; /* by input */
-    ep_captured captured;
+    ep_template *from;
+    int64_t *symbols;      /* the numbers of from's symbols */
     ep_plan_kernel *loops; /* by group, bound to these sizes */
     ep_kernel **kernels;   /* by group */
     size_t kernel_count;
@@ -31,6 +42,7 @@ typedef struct ep_entry {
     ep_fact *facts;   /* of the call that made it */
     char *reasons;    /* fusion decisions, a line each */
     char failed[256]; /* the guard whose failure made it; "" for the first */
+    char *guards;     /* what its code rests on, a line an input */
     int kernels;
 } ep_entry;
 
@@ -39,6 +51,8 @@ typedef struct ep_memo {
     uint64_t hashes[EP_MEMO_BINDINGS];
     int count;
     int64_t tick;
+    ep_template **templates;
+    size_t template_count, template_cap;
     ep_entry *entries;
     size_t entry_count, entry_cap;
     ep_choice **choices;
@@ -46,6 +60,10 @@ typedef struct ep_memo {
 } ep_memo;
 
 ep_binding *ep_memo_find(ep_memo *m, int input_count, const ep_tensor *const *inputs, uint64_t hash);
+/* A template whose guards these inputs meet, its symbols' numbers in *symbols (the caller's to free); NULL: none. */
+ep_template *ep_memo_template(ep_memo *m, int input_count, const ep_fact *facts, int64_t **symbols);
+/* Takes what was captured; a template that no binding uses may make room. NULL when memory is out. */
+ep_template *ep_memo_add_template(ep_memo *m, ep_captured *c);
 /* Takes the binding; may end the one used longest ago. */
 void ep_memo_add(ep_memo *m, ep_binding *b, uint64_t hash);
 /* The entry of this key, or a new one (*fresh) made of the binding's facts; -1 when memory is out. The failed guard is

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "extent.h"
 
 void ep_fact_of(const ep_tensor *t, ep_fact *out) {
     memset(out, 0, sizeof *out);
@@ -58,7 +59,7 @@ static int class_of(const ep_fact *f, int dim) {
 
 static bool dim_failed(const ep_fact *a, const ep_fact *b, int k, int dim, bool fixed, char *out, size_t size) {
     char was[48], now[48];
-    if (fixed && a->sizes[dim] != b->sizes[dim]) {
+    if ((fixed || a->fixed >> dim & 1) && a->sizes[dim] != b->sizes[dim]) {
         snprintf(out, size, "input %d: dim %d was %lld, now %lld", k, dim, (long long)a->sizes[dim],
                  (long long)b->sizes[dim]);
         return true;
@@ -88,15 +89,104 @@ bool ep_guard_failed(int count, const ep_fact *was, const ep_fact *now, bool fix
     return false;
 }
 
-void ep_guard_list(int count, const ep_fact *facts, bool fixed, ep_text *out) {
+static void list_input(const ep_fact *f, const ep_graph *g, const ep_value *v, ep_text *out) {
     char text[48];
-    for (int k = 0; k < count; k++) {
-        ep_text_printf(out, "  input %d: %s, %d dims", k, ep_dtype_name(facts[k].dtype), facts[k].ndim);
-        for (int i = 0; i < facts[k].ndim; i++) {
-            describe(&facts[k], i, text, sizeof text);
-            ep_text_printf(out, "%s%s", i ? ", " : ": ", text);
-            if (fixed) ep_text_printf(out, " of %lld", (long long)facts[k].sizes[i]);
-        }
-        ep_text_add(out, fixed ? "; sizes and strides are in the code\n" : "; sizes are free\n");
+    ep_text_printf(out, "  input %d: %s [", v->index, ep_dtype_name(f->dtype));
+    for (int i = 0; i < f->ndim; i++) {
+        if (i) ep_text_add(out, ", ");
+        ep_extent_print(g, (ep_dim){f->sizes[i], v->dims[i]}, out);
     }
+    ep_text_add(out, f->ndim ? "]:" : "]\n");
+    for (int i = 0; i < f->ndim; i++) {
+        describe(f, i, text, sizeof text);
+        if (f->sizes[i] > 1 && class_of(f, i) == 3 && v->steps[i] >= 0) snprintf(text, sizeof text, "strided");
+        ep_text_printf(out, "%s %s", i ? "," : "", text);
+    }
+    if (f->ndim) ep_text_add(out, f->fixed ? "; sizes that are numbers are guarded\n" : "; sizes are free\n");
+}
+
+void ep_guard_list(int count, const ep_fact *facts, const ep_graph *g, ep_text *out) {
+    for (size_t i = 0; i < g->value_count; i++)
+        if (g->values[i].kind == EP_VALUE_INPUT && g->values[i].index < count)
+            list_input(&facts[g->values[i].index], g, &g->values[i], out);
+}
+
+/* The dim after `dim` that the stride of adjacent elements is told from, or -1: none, the stride is 1. */
+static int next_dim(const ep_fact *f, int dim) {
+    int best = -1;
+    int64_t s = 1;
+    for (int i = f->ndim - 1; i > dim; i--)
+        if (f->sizes[i] > 1 && f->strides[i] * f->sizes[i] > s) {
+            s = f->strides[i] * f->sizes[i];
+            best = i;
+        }
+    return best;
+}
+
+static void fact_of_value(const ep_value *v, ep_fact *f) {
+    memset(f, 0, sizeof *f);
+    f->dtype = v->dtype;
+    f->ndim = v->ndim;
+    for (int i = 0; i < v->ndim; i++) {
+        f->sizes[i] = v->sizes[i];
+        f->strides[i] = v->sizes[i] > 1 ? v->strides[i] : 0;
+    }
+}
+
+void ep_guard_symbols(ep_graph *g, int32_t value) {
+    ep_fact f;
+    fact_of_value(&g->values[value], &f);
+    for (int i = 0; i < f.ndim; i++)
+        if (f.sizes[i] > 1) g->values[value].dims[i] = ep_symbol_create(g, f.sizes[i]);
+    for (int i = f.ndim - 1; i >= 0; i--) {
+        int class = class_of(&f, i), next = next_dim(&f, i);
+        if (class == 3 && f.strides[i] > 1) g->values[value].steps[i] = ep_symbol_create(g, f.strides[i]);
+        if (class != 1 || next < 0) continue;
+        ep_dim d = ep_dim_mul(g, ep_value_step(g, value, next), ep_value_dim(g, value, next));
+        g->values[value].steps[i] = d.e;
+    }
+}
+
+static int64_t extent_now(const ep_graph *g, int32_t e, const int64_t *values) {
+    const ep_extent *x = &g->extents[e];
+    int64_t sum = 0;
+    for (int64_t i = 0; i < x->count; i++) {
+        uint64_t t = (uint64_t)x->terms[i].factor;
+        for (int k = 0; k < EP_EXTENT_FACTORS && x->terms[i].symbols[k] >= 0; k++)
+            t *= (uint64_t)values[x->terms[i].symbols[k]];
+        sum = (int64_t)((uint64_t)sum + t);
+    }
+    return sum;
+}
+
+/* A number must be the same again; a symbol takes the first number it meets, and keeps it. */
+static bool meets(const ep_graph *g, int64_t was, int32_t e, int64_t now, int64_t *values) {
+    if (e < 0) return was == now;
+    int32_t s = ep_extent_is_symbol(g, e);
+    if (s >= 0 && values[s] < 0) values[s] = now;
+    return s >= 0 ? values[s] == now : extent_now(g, e, values) == now;
+}
+
+static bool input_fits(const ep_graph *g, const ep_value *v, const ep_fact *f, int64_t *values) {
+    ep_fact was;
+    if (v->dtype != f->dtype || v->ndim != f->ndim) return false;
+    fact_of_value(v, &was);
+    for (int i = 0; i < f->ndim; i++) {
+        if (v->dims[i] >= 0 && f->sizes[i] < 2) return false;
+        if (!meets(g, v->sizes[i], v->dims[i], f->sizes[i], values)) return false;
+        if (class_of(&was, i) != class_of(f, i)) return false;
+    }
+    for (int i = f->ndim - 1; i >= 0; i--)
+        if (f->sizes[i] > 1 && !meets(g, v->strides[i], v->steps[i], f->strides[i], values)) return false;
+    return true;
+}
+
+bool ep_guard_match(const ep_graph *g, int count, const ep_fact *facts, int64_t *values) {
+    for (size_t s = 0; s < g->symbol_count; s++) values[s] = -1;
+    for (size_t i = 0; i < g->value_count; i++) {
+        const ep_value *v = &g->values[i];
+        if (v->kind == EP_VALUE_INPUT && (v->index >= count || !input_fits(g, v, &facts[v->index], values)))
+            return false;
+    }
+    return true;
 }

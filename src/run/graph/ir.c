@@ -1,5 +1,5 @@
 /* The graph's storage: growing arrays of values and nodes, small lists in an arena. */
-#include "ir.h"
+#include "extent.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,6 +21,8 @@ void ep_graph_destroy(ep_graph *g) {
     free(g->groups);
     free(g->reasons);
     free(g->slots);
+    free(g->symbols);
+    free(g->extents);
     ep_arena_free(&g->arena);
     free(g);
 }
@@ -35,7 +37,9 @@ static int32_t new_value(ep_graph *g, ep_value_kind kind, ep_dtype dtype, int nd
     v->kind = kind;
     v->dtype = dtype;
     v->ndim = ndim;
-    v->base = v->node = -1;
+    v->base = v->node = v->start = -1;
+    memset(v->dims, 0xff, sizeof v->dims);
+    memset(v->steps, 0xff, sizeof v->steps);
     if (ep_shape_numel(ndim, sizes, NULL, &v->numel) != EP_OK) return -1;
     for (int i = 0; i < ndim; i++) v->sizes[i] = sizes[i];
     if (strides)
@@ -91,6 +95,7 @@ int32_t ep_graph_group(ep_graph *g, int ndim, const int64_t *sizes) {
     ep_group *p = &g->groups[g->group_count];
     memset(p, 0, sizeof *p);
     p->ndim = ndim;
+    memset(p->dims, 0xff, sizeof p->dims);
     for (int i = 0; i < ndim; i++) p->sizes[i] = sizes[i];
     return (int32_t)g->group_count++;
 }
@@ -115,7 +120,10 @@ void ep_graph_replace(ep_graph *g, int32_t from, int32_t to) {
     /* Views of `from` become views of `to`: both are whole and contiguous where this is asked for. */
     for (size_t i = 0; i < g->value_count; i++)
         if (g->values[i].base == from) {
-            g->values[i].offset += g->values[to].offset;
+            ep_dim a = {g->values[i].offset, g->values[i].start}, b = {g->values[to].offset, g->values[to].start};
+            a = ep_dim_add(g, a, b);
+            g->values[i].offset = a.n;
+            g->values[i].start = a.e;
             g->values[i].base = ep_graph_root(g, to);
         }
 }

@@ -1,7 +1,8 @@
 /* A captured computation: values and nodes. A graph runs nothing and holds no data.
  *
- * Sizes in a graph are those of one capture. What code is generated from is everything else (ops, readers, classes of
- * strides); sizes and strides become arguments, so graphs that differ in sizes only share their code. */
+ * Sizes in a graph are symbols where calls may differ in them (extent.h), and beside each stands its number of now.
+ * What code is generated from is everything else (ops, readers, classes of strides); sizes and strides become arguments,
+ * so graphs that differ in sizes only share their code. */
 #ifndef EP_RUN_GRAPH_IR_H
 #define EP_RUN_GRAPH_IR_H
 
@@ -9,6 +10,25 @@
 #include "base/text.h"
 #include "model/op/op.h"
 #include "model/tensor/tensor.h"
+
+/* Sums of products of symbols: what a number of the graph is in every call. */
+enum { EP_EXTENT_TERMS = 4, EP_EXTENT_FACTORS = 8 };
+typedef struct ep_extent_product {
+    int64_t factor;
+    int16_t symbols[EP_EXTENT_FACTORS]; /* ascending, then -1 */
+} ep_extent_product;
+typedef struct ep_extent {
+    int64_t now;
+    int64_t count;
+    ep_extent_product terms[EP_EXTENT_TERMS];
+} ep_extent;
+
+/* A size or stride of the inputs. While captured: `root` is the symbol it is equal to, `fixed` that only `value` will do. */
+typedef struct ep_symbol {
+    int64_t value; /* in the call that was captured, or that the plan is made for */
+    int32_t root;
+    bool fixed;
+} ep_symbol;
 
 typedef enum ep_value_kind { EP_VALUE_INPUT, EP_VALUE_CONST, EP_VALUE_NODE } ep_value_kind;
 
@@ -19,10 +39,11 @@ typedef struct ep_value {
     int ndim;
     int64_t sizes[EP_MAX_DIMS], strides[EP_MAX_DIMS]; /* elements, as eager's result would have them */
     int64_t numel;
-    int32_t base;   /* -1: memory of its own */
-    int64_t offset; /* from the base's element 0 */
-    int32_t node;   /* its producer; -1 for inputs and constants */
-    int32_t index;  /* which input or constant */
+    int32_t dims[EP_MAX_DIMS], steps[EP_MAX_DIMS], start; /* extents of sizes, strides, offset; -1: the same always */
+    int32_t base;                                         /* -1: memory of its own */
+    int64_t offset;                                       /* from the base's element 0 */
+    int32_t node;                                         /* its producer; -1 for inputs and constants */
+    int32_t index;                                        /* which input or constant */
 } ep_value;
 
 typedef enum ep_node_kind {
@@ -54,7 +75,8 @@ typedef struct ep_node {
 typedef struct ep_group {
     int ndim;
     int64_t sizes[EP_MAX_DIMS];
-    bool reduces; /* contains a last-dim reduction or norm */
+    int32_t dims[EP_MAX_DIMS]; /* extents, -1: none */
+    bool reduces;              /* contains a last-dim reduction or norm */
 } ep_group;
 
 /* Why two neighbours are not one kernel, or another decision a person may ask about. */
@@ -80,6 +102,10 @@ typedef struct ep_graph {
     size_t group_count, group_cap;
     ep_reason *reasons;
     size_t reason_count, reason_cap;
+    ep_symbol *symbols;
+    size_t symbol_count, symbol_cap;
+    ep_extent *extents;
+    size_t extent_count, extent_cap;
     int input_count, const_count;
     ep_rounding rounding;
     unsigned marks; /* EP_MARK_*: what passes established */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "extent.h"
 #include "verify.h"
 
 /* The attributes that text knows, all integers, by offset in ep_attr. */
@@ -28,12 +29,23 @@ static void print_sizes(ep_text *out, char open, int n, const int64_t *v, char c
     ep_text_char(out, close);
 }
 
-static void print_type(const ep_value *v, ep_text *out) {
+static void print_extents(const ep_graph *g, ep_text *out, char open, int n, const int64_t *v, const int32_t *e,
+                          char close) {
+    ep_text_char(out, open);
+    for (int i = 0; i < n; i++) {
+        if (i) ep_text_char(out, ',');
+        ep_extent_print(g, (ep_dim){v[i], e[i]}, out);
+    }
+    ep_text_char(out, close);
+}
+
+static void print_type(const ep_graph *g, const ep_value *v, ep_text *out) {
     ep_text_printf(out, " : %s", ep_dtype_name(v->dtype));
-    print_sizes(out, '[', v->ndim, v->sizes, ']');
+    print_extents(g, out, '[', v->ndim, v->sizes, v->dims, ']');
     int64_t plain[EP_MAX_DIMS];
     ep_stride_contiguous(v->ndim, v->sizes, plain);
-    if (memcmp(plain, v->strides, sizeof(int64_t) * (size_t)v->ndim)) print_sizes(out, '{', v->ndim, v->strides, '}');
+    if (memcmp(plain, v->strides, sizeof(int64_t) * (size_t)v->ndim) || !ep_extent_is_contiguous(g, v))
+        print_extents(g, out, '{', v->ndim, v->strides, v->steps, '}');
 }
 
 static void print_attr(const ep_attr *a, ep_text *out) {
@@ -55,7 +67,7 @@ static void print_attr(const ep_attr *a, ep_text *out) {
 static void print_node(const ep_graph *g, const ep_node *n, const int32_t *names, ep_text *out) {
     const ep_value *v = &g->values[n->output];
     ep_text_printf(out, "%%%d", names[n->output]);
-    print_type(v, out);
+    print_type(g, v, out);
     ep_text_printf(out, " = %s%s(",
                    n->kind == EP_NODE_GEMM   ? "gemm:"
                    : n->kind == EP_NODE_VIEW ? "view:"
@@ -72,7 +84,10 @@ static void print_node(const ep_graph *g, const ep_node *n, const int32_t *names
     if (n->gemm.c >= 0) ep_text_printf(out, " c=%d", n->gemm.c);
     if (n->gemm.residual >= 0) ep_text_printf(out, " residual=%d", n->gemm.residual);
     if (n->gemm.epilogue != EP_OP_COUNT) ep_text_printf(out, " epilogue=%s", ep_op_name(n->gemm.epilogue));
-    if (v->base >= 0) ep_text_printf(out, " of=%%%d+%lld", names[v->base], (long long)v->offset);
+    if (v->base >= 0) {
+        ep_text_printf(out, " of=%%%d+", names[v->base]);
+        ep_extent_print(g, (ep_dim){v->offset, v->start}, out);
+    }
     if (n->group >= 0) ep_text_printf(out, " group=%d", n->group);
     if (n->order >= 0) ep_text_printf(out, " order=%d", n->order);
     if (g->slots && g->slots[n->output].offset >= 0)
@@ -107,9 +122,11 @@ void ep_graph_print(const ep_graph *g, ep_text *out) {
     }
     mark_read(g, read);
     ep_text_printf(out, "graph rounding=%s\n", g->rounding == EP_ROUNDING_EAGER ? "eager" : "fewest");
+    for (size_t i = 0; i < g->symbol_count; i++)
+        ep_text_printf(out, "symbol s%zu = %lld\n", i, (long long)g->symbols[i].value);
     for (size_t i = 0; i < g->group_count; i++) {
         ep_text_printf(out, "group %zu ", i);
-        print_sizes(out, '[', g->groups[i].ndim, g->groups[i].sizes, ']');
+        print_extents(g, out, '[', g->groups[i].ndim, g->groups[i].sizes, g->groups[i].dims, ']');
         ep_text_add(out, g->groups[i].reduces ? " reduces\n" : "\n");
     }
     for (int kind = EP_VALUE_INPUT; kind <= EP_VALUE_CONST; kind++)
@@ -117,7 +134,7 @@ void ep_graph_print(const ep_graph *g, ep_text *out) {
             if ((int)g->values[i].kind != kind) continue;
             names[i] = next++;
             ep_text_printf(out, "%%%d", names[i]);
-            print_type(&g->values[i], out);
+            print_type(g, &g->values[i], out);
             ep_text_add(out, kind == EP_VALUE_INPUT ? " = input\n" : " = const\n");
         }
     for (size_t i = 0; i < g->node_count; i++) {
@@ -207,6 +224,49 @@ static ep_status list(parser *p, char open, char close, int *n, int64_t *out) {
     }
 }
 
+/* 768, s0, 768*s0*s1, and sums of such. */
+static ep_status extent(parser *p, ep_dim *out) {
+    *out = (ep_dim){0, -1};
+    do {
+        int64_t factor = 1, id;
+        int32_t symbols[EP_EXTENT_FACTORS];
+        int count = 0;
+        do {
+            if (!take(p, "s")) {
+                int64_t n;
+                if (!whole(p, &n) || __builtin_mul_overflow(factor, n, &factor)) return bad(p, "a number or a symbol");
+                continue;
+            }
+            if (!whole(p, &id) || id < 0 || (size_t)id >= p->g->symbol_count)
+                return bad(p, "a symbol that stands above");
+            if (count == EP_EXTENT_FACTORS) return bad(p, "at most 8 symbols");
+            symbols[count++] = (int32_t)id;
+        } while (take(p, "*"));
+        ep_dim d = {factor, -1};
+        for (int i = 0; i < count; i++)
+            if (__builtin_mul_overflow(d.n, p->g->symbols[symbols[i]].value, &d.n)) return bad(p, "a smaller product");
+        if (__builtin_add_overflow(out->n, d.n, &d.n)) return bad(p, "a smaller sum");
+        *out = ep_dim_add(p->g, *out, ep_extent_term(p->g, factor, count, symbols));
+    } while (take(p, "+"));
+    return EP_OK;
+}
+
+static ep_status extents(parser *p, char open, char close, int *n, int64_t *out, int32_t *e) {
+    *n = 0;
+    char mark[2] = {open, 0}, end[2] = {close, 0};
+    if (!take(p, mark)) return bad(p, open == '[' ? "'['" : "'{'");
+    if (take(p, end)) return EP_OK;
+    for (;;) {
+        ep_dim d;
+        if (*n == EP_MAX_DIMS) return bad(p, "at most 8 dims");
+        EP_TRY(extent(p, &d));
+        out[*n] = d.n;
+        e[(*n)++] = d.e;
+        if (take(p, end)) return EP_OK;
+        if (!take(p, ",")) return bad(p, "',' or the end of the list");
+    }
+}
+
 static ep_status value_ref(parser *p, int32_t *out) {
     int64_t id;
     if (!take(p, "%") || !whole(p, &id)) return bad(p, "a value as %0");
@@ -250,7 +310,8 @@ static ep_status set_attr(parser *p, const char *key, ep_attr *a, bool *known) {
 }
 
 typedef struct extras {
-    int64_t bias, c, residual, group, order, offset, at;
+    int64_t bias, c, residual, group, order, at;
+    ep_dim offset;
     int32_t base;
     ep_op epilogue;
 } extras;
@@ -269,7 +330,7 @@ static ep_status set_extra(parser *p, const char *key, extras *x) {
         return word(p, name, sizeof name) && ep_op_parse(name, &x->epilogue) == EP_OK ? EP_OK : bad(p, "an op");
     if (!strcmp(key, "of")) {
         EP_TRY(value_ref(p, &x->base));
-        return take(p, "+") && whole(p, &x->offset) ? EP_OK : bad(p, "'+' and an offset");
+        return take(p, "+") ? extent(p, &x->offset) : bad(p, "'+' and an offset");
     }
     return bad(p, "a known attribute");
 }
@@ -280,7 +341,7 @@ static bool line_ends(parser *p) {
 }
 
 static ep_status attributes(parser *p, ep_attr *a, extras *x) {
-    *x = (extras){-1, -1, -1, -1, -1, 0, -1, -1, EP_OP_COUNT};
+    *x = (extras){-1, -1, -1, -1, -1, -1, {0, -1}, -1, EP_OP_COUNT};
     while (!line_ends(p)) {
         char key[32];
         bool known;
@@ -291,7 +352,26 @@ static ep_status attributes(parser *p, ep_attr *a, extras *x) {
     return EP_OK;
 }
 
-static ep_status apply(parser *p, int32_t value, const extras *x, const int64_t *strides, bool strided) {
+/* What a line says of a value's type. */
+typedef struct type {
+    ep_shape shape;
+    int64_t strides[EP_MAX_DIMS];
+    int32_t dims[EP_MAX_DIMS], steps[EP_MAX_DIMS];
+    bool strided;
+} type;
+
+static void set_type(parser *p, int32_t value, const type *t) {
+    ep_value *v = &p->g->values[value];
+    memcpy(v->dims, t->dims, sizeof(int32_t) * (size_t)v->ndim);
+    if (!t->strided) {
+        ep_extent_contiguous(p->g, value);
+        return;
+    }
+    memcpy(v->strides, t->strides, sizeof(int64_t) * (size_t)v->ndim);
+    memcpy(v->steps, t->steps, sizeof(int32_t) * (size_t)v->ndim);
+}
+
+static ep_status apply(parser *p, int32_t value, const extras *x, const type *t) {
     ep_value *v = &p->g->values[value];
     ep_node *n = &p->g->nodes[v->node];
     n->gemm = (ep_gemm_form){(int)x->bias, (int)x->c, (int)x->residual, x->epilogue};
@@ -301,15 +381,17 @@ static ep_status apply(parser *p, int32_t value, const extras *x, const int64_t 
     if (x->order > EP_GRAPH_MAX) return bad(p, "a smaller order");
     n->group = (int32_t)x->group;
     n->order = (int32_t)x->order;
-    if (strided) memcpy(v->strides, strides, sizeof(int64_t) * (size_t)v->ndim);
+    set_type(p, value, t);
     if (n->kind != EP_NODE_VIEW) return x->base < 0 ? EP_OK : bad(p, "no 'of' on an op that makes memory");
     int32_t source = n->input_count ? n->inputs[0] : -1;
     v->base = x->base >= 0 ? x->base : source >= 0 ? ep_graph_root(p->g, source) : -1;
-    v->offset = x->offset;
+    v->offset = x->offset.n;
+    v->start = x->offset.e;
     return EP_OK;
 }
 
-static ep_status operation(parser *p, int64_t id, const ep_shape *shape, const int64_t *strides, bool strided) {
+static ep_status operation(parser *p, int64_t id, const type *t) {
+    const ep_shape *shape = &t->shape;
     ep_node_kind kind = take(p, "gemm:") ? EP_NODE_GEMM : take(p, "view:") ? EP_NODE_VIEW : EP_NODE_OP;
     char name[32];
     ep_op op;
@@ -328,47 +410,59 @@ static ep_status operation(parser *p, int64_t id, const ep_shape *shape, const i
     a.dtype = op == EP_OP_CAST ? shape->dtype : a.dtype;
     int32_t v = ep_graph_op(p->g, kind, op, &a, count, in, shape);
     EP_TRY(define(p, id, v));
-    return apply(p, v, &x, strides, strided);
+    return apply(p, v, &x, t);
 }
 
 static ep_status definition(parser *p) {
-    int64_t id, strides[EP_MAX_DIMS];
+    int64_t id;
     char name[16];
-    ep_shape s = {0};
+    type t = {0};
+    ep_shape *s = &t.shape;
     int stride_count = 0;
     if (!whole(p, &id) || id < 0 || id >= EP_GRAPH_MAX) return bad(p, "a value number below 100000");
-    if (!take(p, ":") || !word(p, name, sizeof name) || ep_dtype_parse(name, &s.dtype) != EP_OK)
+    if (!take(p, ":") || !word(p, name, sizeof name) || ep_dtype_parse(name, &s->dtype) != EP_OK)
         return bad(p, "':' and a dtype");
-    EP_TRY(list(p, '[', ']', &s.ndim, s.sizes));
+    EP_TRY(extents(p, '[', ']', &s->ndim, s->sizes, t.dims));
     blanks(p);
-    bool strided = p->p < p->end && *p->p == '{';
-    if (strided) EP_TRY(list(p, '{', '}', &stride_count, strides));
-    if (strided && stride_count != s.ndim) return bad(p, "as many strides as sizes");
-    for (int i = 0; i < s.ndim; i++)
-        if (s.sizes[i] < 0 || (strided && strides[i] < 0)) return bad(p, "sizes and strides of 0 or more");
+    t.strided = p->p < p->end && *p->p == '{';
+    if (t.strided) EP_TRY(extents(p, '{', '}', &stride_count, t.strides, t.steps));
+    if (t.strided && stride_count != s->ndim) return bad(p, "as many strides as sizes");
+    for (int i = 0; i < s->ndim; i++)
+        if (s->sizes[i] < 0 || (t.strided && t.strides[i] < 0)) return bad(p, "sizes and strides of 0 or more");
     if (!take(p, "=")) return bad(p, "'='");
-    if (take(p, "input"))
-        return define(p, id, ep_graph_input(p->g, s.dtype, s.ndim, s.sizes, strided ? strides : NULL));
-    if (take(p, "const"))
-        return define(p, id, ep_graph_const(p->g, s.dtype, s.ndim, s.sizes, strided ? strides : NULL));
-    return operation(p, id, &s, strides, strided);
+    bool input = take(p, "input");
+    if (!input && !take(p, "const")) return operation(p, id, &t);
+    int32_t v = input ? ep_graph_input(p->g, s->dtype, s->ndim, s->sizes, t.strided ? t.strides : NULL)
+                      : ep_graph_const(p->g, s->dtype, s->ndim, s->sizes, t.strided ? t.strides : NULL);
+    if (v >= 0) set_type(p, v, &t);
+    return define(p, id, v);
 }
 
 static ep_status group_line(parser *p) {
     int64_t id, sizes[EP_MAX_DIMS];
+    int32_t dims[EP_MAX_DIMS];
     int n;
     if (!whole(p, &id) || id != (int64_t)p->g->group_count) return bad(p, "the next group number");
-    EP_TRY(list(p, '[', ']', &n, sizes));
+    EP_TRY(extents(p, '[', ']', &n, sizes, dims));
     int32_t at = ep_graph_group(p->g, n, sizes);
     if (at < 0) return ep_fail(p->err, EP_ERROR_OUT_OF_MEMORY, "group table");
+    memcpy(p->g->groups[at].dims, dims, sizeof(int32_t) * (size_t)n);
     p->g->groups[at].reduces = take(p, "reduces");
     return EP_OK;
+}
+
+static ep_status symbol_line(parser *p) {
+    int64_t id, n;
+    if (!take(p, "s") || !whole(p, &id) || id != (int64_t)p->g->symbol_count) return bad(p, "the next symbol, as s0");
+    if (!take(p, "=") || !whole(p, &n) || n < 1) return bad(p, "'=' and a number of 1 or more");
+    return ep_symbol_create(p->g, n) >= 0 ? EP_OK : ep_fail(p->err, EP_ERROR_OUT_OF_MEMORY, "symbol table");
 }
 
 static ep_status statement(parser *p) {
     if (line_ends(p)) return EP_OK;
     if (take(p, "%")) return definition(p);
     if (take(p, "group")) return group_line(p);
+    if (take(p, "symbol")) return symbol_line(p);
     if (take(p, "graph")) {
         if (!take(p, "rounding=")) return bad(p, "rounding=eager or rounding=fewest");
         bool eager = take(p, "eager");

@@ -4,6 +4,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool extent_is(const ep_graph *g, int32_t e, int64_t n) {
+    return e < 0 || ((size_t)e < g->extent_count && g->extents[e].now == n);
+}
+
+/* Every number beside an extent is what the extent gives for the symbols as they stand. */
+static ep_status sizes_are_sound(const ep_graph *g, ep_error *err) {
+    for (size_t i = 0; i < g->extent_count; i++)
+        for (int64_t t = 0; t < g->extents[i].count; t++)
+            for (int k = 0; k < EP_EXTENT_FACTORS; k++)
+                if (g->extents[i].terms[t].symbols[k] >= (int)g->symbol_count)
+                    return ep_fail(err, EP_ERROR_INTERNAL, "extent %zu names symbol s%d of %zu", i,
+                                   g->extents[i].terms[t].symbols[k], g->symbol_count);
+    for (size_t i = 0; i < g->value_count; i++) {
+        const ep_value *v = &g->values[i];
+        bool ok = extent_is(g, v->start, v->offset);
+        for (int d = 0; d < v->ndim; d++)
+            ok &= extent_is(g, v->dims[d], v->sizes[d]) && extent_is(g, v->steps[d], v->strides[d]);
+        if (!ok) return ep_fail(err, EP_ERROR_INTERNAL, "value %zu: its sizes are not what its symbols give", i);
+    }
+    for (size_t i = 0; i < g->group_count; i++)
+        for (int d = 0; d < g->groups[i].ndim; d++)
+            if (!extent_is(g, g->groups[i].dims[d], g->groups[i].sizes[d]))
+                return ep_fail(err, EP_ERROR_INTERNAL, "group %zu: its sizes are not what its symbols give", i);
+    return EP_OK;
+}
+
 static ep_status values_are_sound(const ep_graph *g, ep_error *err) {
     for (size_t i = 0; i < g->value_count; i++) {
         const ep_value *v = &g->values[i];
@@ -75,6 +101,7 @@ ep_status ep_graph_verify(const ep_graph *g, ep_error *err) {
     bool *defined = calloc(g->value_count ? g->value_count : 1, 1);
     if (!defined) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "verify");
     ep_status s = values_are_sound(g, err);
+    if (s == EP_OK) s = sizes_are_sound(g, err);
     for (size_t i = 0; s == EP_OK && i < g->value_count; i++) defined[i] = g->values[i].kind != EP_VALUE_NODE;
     for (size_t i = 0; s == EP_OK && i < g->node_count; i++) {
         s = node_is_sound(g, i, defined, err);

@@ -229,6 +229,7 @@ static ep_status found(fuser *f, int32_t node, ep_error *err) {
     const ep_value *d = domain_of(f->g, &f->g->nodes[node]);
     int32_t group = ep_graph_group(f->g, d->ndim, d->sizes);
     if (group < 0) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "fuse");
+    memcpy(f->g->groups[group].dims, d->dims, sizeof d->dims);
     f->g->nodes[node].group = group;
     illegal(f, group);
     return EP_OK;

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "run/graph/extent.h"
+
 static ep_status rewrite_gated(ep_graph *g, int32_t at, ep_error *err) {
     const ep_value out = g->values[g->nodes[at].output];
     ep_attr attr = g->nodes[at].attr;
@@ -12,6 +14,7 @@ static ep_status rewrite_gated(ep_graph *g, int32_t at, ep_error *err) {
     memcpy(shape.sizes, out.sizes, sizeof shape.sizes);
     if (attr.act != EP_ACT_NONE) {
         gate = ep_graph_op(g, EP_NODE_OP, ep_act_op(attr.act), NULL, 1, &gate, &shape);
+        if (gate >= 0) ep_extent_like(g, gate, result);
         if (gate < 0) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "lower");
     }
     ep_node *n = &g->nodes[at];
@@ -19,7 +22,6 @@ static ep_status rewrite_gated(ep_graph *g, int32_t at, ep_error *err) {
     n->attr = (ep_attr){0};
     n->inputs[0] = gate;
     n->inputs[1] = up;
-    (void)result;
     return EP_OK;
 }
 

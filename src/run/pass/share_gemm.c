@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "run/graph/extent.h"
+
 static bool is_linear(const ep_node *n) {
     return !n->dead && n->kind == EP_NODE_GEMM && n->op == EP_OP_LINEAR;
 }
@@ -12,7 +14,9 @@ static bool is_linear(const ep_node *n) {
 /* Is `b` the rows that follow `a` in the same memory? */
 static bool follows(const ep_graph *g, int32_t a, int32_t b) {
     const ep_value *x = &g->values[a], *y = &g->values[b];
-    if (x->base < 0 || x->base != y->base || x->ndim != y->ndim) return false;
+    if (x->base < 0 || x->base != y->base || x->ndim != y->ndim || x->start >= 0 || y->start >= 0) return false;
+    for (int i = 0; i < x->ndim; i++)
+        if (x->dims[i] >= 0 || x->steps[i] >= 0 || y->dims[i] >= 0 || y->steps[i] >= 0) return false;
     int64_t step = x->ndim ? x->sizes[0] * x->strides[0] : 0;
     for (int i = 0; i < x->ndim; i++)
         if (x->strides[i] != y->strides[i] || (i > 0 && x->sizes[i] != y->sizes[i])) return false;
@@ -55,6 +59,8 @@ static void become_half(ep_graph *g, int32_t node, int32_t wide, int64_t from) {
     n->gemm = (ep_gemm_form){-1, -1, -1, EP_OP_COUNT};
     n->dead = true;
     memcpy(v->strides, g->values[wide].strides, sizeof v->strides);
+    memcpy(v->steps, g->values[wide].steps, sizeof v->steps);
+    v->start = -1;
     v->base = wide;
     v->offset = from;
 }
@@ -86,6 +92,7 @@ static ep_status join(ep_graph *g, int32_t a, int32_t b, ep_error *err) {
     int32_t wide =
         in[1] < 0 || (count > 2 && in[2] < 0) ? -1 : ep_graph_op(g, EP_NODE_GEMM, EP_OP_LINEAR, NULL, count, in, &s);
     if (wide < 0) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "share_gemm");
+    ep_extent_like(g, wide, g->nodes[a].output);
     if (count > 2) g->nodes[g->values[wide].node].gemm.bias = 2;
     become_half(g, a, wide, 0);
     become_half(g, b, wide, first);

@@ -243,6 +243,7 @@ static void a_new_batch_size_costs_no_compile(void **state) {
         assert_int_equal(s.kernels_generated + s.kernels_from_disk, 1);
         assert_int_equal(s.recompiles, 0);
         assert_int_equal(s.eager_calls, 0);
+        assert_int_equal(s.captures, batch == 1 ? 1 : 2); /* a batch of 1, and all others */
     }
     ep_compiled_destroy(c);
     drop_mlp(&w);
@@ -620,6 +621,82 @@ static void a_size_seen_before_allocates_nothing_new(void **state) {
 }
 
 /* More sizes than are remembered: the oldest goes, nothing is compiled again, nothing runs eager for ever. */
+/* A function that looks at a size may do another thing for another size. */
+static ep_status branches(ep_context *c, void *user, const ep_tensor *const *in, int n, ep_tensor **out, int m) {
+    ep_tensor *a;
+    (void)n;
+    (void)m;
+    ++*(int *)user;
+    bool large = ep_tensor_size(in[0], 0) > 10;
+    ep_status s = large ? ep_gelu_tanh(c, in[0], &a) : ep_silu(c, in[0], &a);
+    if (s != EP_OK) return s;
+    s = ep_mul(c, a, in[0], out);
+    ep_tensor_destroy(a);
+    return s;
+}
+
+static void a_size_that_the_function_looks_at_is_guarded(void **state) {
+    (void)state;
+    ep_compiled *c;
+    int runs = 0;
+    OK(ep_compile_with(ctx, branches, &runs, 1, 1, NULL, true, &c)); /* nothing but captures runs the function */
+    static const int64_t rows[] = {4, 20, 4, 20, 8, 21}, captures[] = {1, 2, 2, 2, 3, 4};
+    for (int i = 0; i < 6; i++) {
+        ep_tensor *x = tensor(EP_DTYPE_F32, 2, (int64_t[]){rows[i], 5 + i}, 1), *a, *b, *act;
+        OK(ep_compiled_call(c, (const ep_tensor *[]){x}, &a)); /* the other size is free */
+        OK(rows[i] > 10 ? ep_gelu_tanh(ctx, x, &act) : ep_silu(ctx, x, &act));
+        OK(ep_mul(ctx, act, x, &b));
+        same(a, b);
+        ep_tensor *all[] = {x, a, b, act};
+        for (int k = 0; k < 4; k++) ep_tensor_destroy(all[k]);
+        assert_int_equal(runs, captures[i]);
+    }
+    ep_compile_stats s;
+    ep_compiled_stats(c, &s);
+    assert_int_equal(s.captures, 4);
+    assert_int_equal(s.entries, 2); /* two ways through the function; more sizes than those share their code */
+    assert_non_null(strstr(ep_compiled_report(c), "input 0: dim 0 was 4, now 20"));
+    assert_non_null(strstr(ep_compiled_report(c), "input 0: f32 [4, s0]"));
+    ep_compiled_destroy(c);
+}
+
+/* Sizes are symbols: one capture serves them all, views of open sizes, sums of sizes and strided rows too. */
+static ep_status flat_norm(ep_context *c, void *user, const ep_tensor *const *in, int n, ep_tensor **out, int m) {
+    ep_tensor *t[5] = {NULL};
+    (void)n;
+    (void)m;
+    if (user) ++*(int *)user;
+    ep_status s = ep_cat(c, (const ep_tensor *[]){in[0], in[1]}, 2, 0, &t[0]); /* [s0 + s1, s2, 6] */
+    if (s == EP_OK) s = ep_view(c, t[0], 2, (int64_t[]){-1, 6}, &t[1]);
+    if (s == EP_OK) s = ep_softmax(c, t[1], &t[2]);
+    if (s == EP_OK) s = ep_exp(c, t[2], &t[3]);
+    if (s == EP_OK) s = ep_view(c, t[3], 2, (int64_t[]){-1, 3}, &t[4]);
+    if (s == EP_OK) s = ep_neg(c, t[4], out);
+    for (int i = 0; i < 5; i++) ep_tensor_destroy(t[i]);
+    return s;
+}
+
+static void new_sizes_capture_nothing(void **state) {
+    (void)state;
+    ep_compiled *c;
+    int runs = 0;
+    OK(ep_compile_with(ctx, flat_norm, &runs, 2, 1, NULL, true, &c));
+    for (int64_t i = 2; i < 30; i++) {
+        ep_tensor *wide = tensor(EP_DTYPE_F32, 3, (int64_t[]){i, 1 + i % 7, 6 + i}, (uint64_t)i), *a;
+        ep_tensor *b = tensor(EP_DTYPE_F32, 3, (int64_t[]){40 - i, 1 + i % 7, 6}, (uint64_t)i + 50), *y, *z;
+        OK(ep_tensor_slice(wide, 2, 0, 6, 1, NULL, &a)); /* rows with gaps: the stride is a symbol, too */
+        const ep_tensor *in[2] = {a, b};
+        OK(ep_compiled_call(c, in, &y));
+        OK(flat_norm(ctx, NULL, in, 2, &z, 1));
+        same(y, z);
+        ep_tensor *all[] = {wide, a, b, y, z};
+        for (int k = 0; k < 5; k++) ep_tensor_destroy(all[k]);
+    }
+    if (runs != 2) print_message("%s\n", ep_compiled_report(c));
+    assert_int_equal(runs, 2); /* a middle size of 1 is a class of its own: such a dim has no stride */
+    ep_compiled_destroy(c);
+}
+
 static void many_sizes_are_bounded_and_stay_compiled(void **state) {
     (void)state;
     ep_compile_options o = always();
@@ -680,6 +757,8 @@ int main(void) {
         cmocka_unit_test(what_needs_data_is_refused),
         cmocka_unit_test(outputs_may_be_views),
         cmocka_unit_test(a_size_seen_before_allocates_nothing_new),
+        cmocka_unit_test(a_size_that_the_function_looks_at_is_guarded),
+        cmocka_unit_test(new_sizes_capture_nothing),
         cmocka_unit_test(many_sizes_are_bounded_and_stay_compiled),
         cmocka_unit_test(fewest_rounds_once),
     };
