@@ -12,6 +12,7 @@ typedef struct info {
     ep_machine machine;
     ep_library libraries[MOST_LIBRARIES];
     size_t count;
+    bool gpu;
 } info;
 
 static const char usage[] = "usage: epi info [OPTIONS]\n\n"
@@ -30,6 +31,24 @@ static void pair(const char *what, const double v[2], const char *unit) {
     printf("  %-34s %10.1f %10.1f %s\n", what, v[0], v[1], unit);
 }
 
+/* A GPU has no threads to count and no instruction set of this processor. */
+static void show_gpu(const ep_machine *m) {
+    printf("\nceilings, %s\n", m->measured ? m->source : "estimated");
+    const struct {
+        const char *what, *unit;
+        double v;
+    } rows[] = {{"f32 products", "GFLOP/s", m->gflops[EP_DTYPE_F32][1]},
+                {"bf16 products, f32 sums", "GFLOP/s", m->gflops[EP_DTYPE_BF16][1]},
+                {"f16 products, f32 sums", "GFLOP/s", m->gflops[EP_DTYPE_F16][1]},
+                {"copying memory, both ways counted", "GB/s", m->copy_gbs[1]},
+                {"launching a kernel, on the host", "us", m->launch_us},
+                {"replaying a graph of five, on the host", "us", m->graph_launch_us},
+                {"one op on 64 numbers, on the host", "us", m->dispatch_ns * 1e-3}};
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+        if (rows[r].v > 0)
+            printf("  %-40s %10.*f %s\n", rows[r].what, rows[r].v < 100 ? 2 : 1, rows[r].v, rows[r].unit);
+}
+
 static void show_text(const info *x) {
     const ep_machine *m = &x->machine;
     char l1[24], l2[24], l3[24];
@@ -37,13 +56,18 @@ static void show_text(const info *x) {
     bytes_text(m->cache_bytes[1], l2);
     bytes_text(m->cache_bytes[2], l3);
     printf("epi %s\n%s\n", ep_version(), m->name);
-    printf("instruction set %s; caches L1 %s, L2 %s a core, L3 %s\n\n", ep_machine_isa(), l1, l2, l3);
+    if (x->gpu && m->cache_bytes[2]) printf("%d multiprocessors; L2 %s\n\n", m->cores, l3);
+    if (!x->gpu) printf("instruction set %s; caches L1 %s, L2 %s a core, L3 %s\n\n", ep_machine_isa(), l1, l2, l3);
     if (x->count) printf("libraries and programs\n");
     for (size_t i = 0; i < x->count; i++)
         printf("  %-12s %-30s %s\n", x->libraries[i].name, x->libraries[i].use,
                !x->libraries[i].found       ? "not found"
                : x->libraries[i].version[0] ? x->libraries[i].version
                                             : "found");
+    if (x->gpu) {
+        show_gpu(m);
+        return;
+    }
     printf("\nceilings, %s%25s one thread %8s all\n", m->measured ? m->source : "estimated", "", "");
     pair("f32 multiply-adds", m->gflops[EP_DTYPE_F32], "GFLOP/s");
     pair("bf16 products, f32 sums", m->gflops[EP_DTYPE_BF16], "GFLOP/s");
@@ -84,6 +108,7 @@ static void show_json(const info *x) {
     put_pair(j, "l3_gbs", m->cache_gbs[1]);
     json_number(j, "dispatch_ns", m->dispatch_ns);
     json_number(j, "launch_us", m->launch_us);
+    json_number(j, "graph_launch_us", m->graph_launch_us > 0 ? m->graph_launch_us : NAN);
     json_number(j, "fork_join_us", m->fork_join_us);
     json_array(j, "cache_bytes");
     for (int i = 0; i < 3; i++) json_int(j, NULL, m->cache_bytes[i]);
@@ -136,6 +161,7 @@ int cmd_info(int argc, char **argv) {
         return epi_bad("--device is cpu or cuda, not '%s'", device);
     if (threads < 0 || threads > 4096) return epi_bad("--threads is %" PRId64 "; it must be 0 to 4096", threads);
     ep_device d = {strcmp(device, "cpu") == 0 ? EP_DEVICE_CPU : EP_DEVICE_CUDA, 0};
+    x->gpu = d.kind == EP_DEVICE_CUDA;
     if (wants_measure) {
         code = measure(d, threads, json, x);
         if (code >= 0) return code;

@@ -48,6 +48,7 @@ typedef struct ep_probe_kernel {
     int64_t flops, bytes_read, bytes_written; /* -1: unknown */
     uint32_t grid[3], block[3], registers, shared_bytes; /* 0: not given */
     ep_probe_source source;
+    const char *captured_in; /* of a replayed kernel: the op it was captured in; else NULL */
 } ep_probe_kernel;
 
 typedef struct ep_probe {

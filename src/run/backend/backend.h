@@ -149,6 +149,17 @@ typedef struct ep_backend_ops {
     ep_status (*module_launch)(ep_backend *b, void *function, const char *name, void *args, size_t args_size,
                                const ep_work *work, int64_t items, ep_error *err);
 
+    /* A run of launches, captured once and replayed by one call (optional as a group). A replay uses the addresses of its
+     * capture; what the backend allocated meanwhile lives as long as the capture. Between begin and end nothing runs.
+     * `capture_op`: the op whose launches follow (a name that outlives the capture). capture_end with out NULL throws the
+     * capture away. replay gives EP_ERROR_UNSUPPORTED, and runs nothing, where a recording is on that could not see its
+     * kernels. */
+    ep_status (*capture_begin)(ep_backend *b, ep_error *err);
+    void (*capture_op)(ep_backend *b, const char *op);
+    ep_status (*capture_end)(ep_backend *b, ep_error *err, void **out);
+    ep_status (*replay)(ep_backend *b, void *capture, ep_error *err);
+    void (*capture_free)(ep_backend *b, void *capture);
+
     /* Measures the device's ceilings, without dispatch_ns (optional; the CPU's is ep_cpu_measure). */
     ep_status (*measure)(ep_device device, ep_error *err, ep_machine *out);
 } ep_backend_ops;

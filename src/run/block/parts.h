@@ -6,6 +6,7 @@
 #include <epilogue/compile.h>
 
 #include "run/engine/dispatch.h"
+#include "run/engine/replay.h"
 
 struct ep_block {
     ep_context *ctx;
@@ -16,6 +17,7 @@ struct ep_block {
     ep_tensor *gate, *gate_bias, *up, *up_bias, *down, *down_bias; /* handles of ours; NULL where the block has none */
     int64_t dim, hidden, out;
     ep_packed *packed_first, *packed_down; /* tuned mode; NULL until packed */
+    ep_replay replay;                      /* of tuned mode */
     ep_compiled *compiled[2];              /* without and with a residual; NULL until compiled */
     ep_compile_options compile_options;
 };

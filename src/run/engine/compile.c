@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/probe.h"
+#include "replay.h"
 
 static char *copy_text(const char *s) {
     return s ? strdup(s) : NULL;
@@ -226,6 +227,11 @@ const char *ep_compiled_report(ep_compiled *c) {
     for (size_t i = 0; i < c->memo.choice_count; i++)
         if (c->memo.choices[i]->decided)
             ep_text_printf(t, "entry %d: %s\n", c->memo.choices[i]->entry, c->memo.choices[i]->why);
+    const ep_replay *replay = c->last && c->last->plan ? ep_plan_replay(c->last->plan) : NULL;
+    int captured = replay ? ep_replay_captured(replay) : 0;
+    if (captured)
+        ep_text_printf(t, "replayed: %d run%s of the last sizes captured\n", captured, captured == 1 ? "" : "s");
+    if (replay && replay->off) ep_text_printf(t, "no replay: %s\n", replay->why);
     const ep_cache *cache = c->kernels.cache;
     if (cache && *ep_cache_trouble(cache)) ep_text_printf(t, "no disk cache: %s\n", ep_cache_trouble(cache));
     return ep_text_str(t);

@@ -268,6 +268,10 @@ static uint32_t kernel_info(converter *c, const ep_probe_kernel *k) {
     info.bytes_read = k->bytes_read;
     info.bytes_written = k->bytes_written;
     if (copy) info.bytes = k->bytes_written;
+    if (k->captured_in) {
+        ep_text_printf(&c->text, "replayed; captured in %s", k->captured_in);
+        info.detail = take_text(c);
+    }
     uint32_t row = ep_trace_info(c->t, &info);
     if (row == EP_NO_INDEX) c->failed = true;
     return row;

@@ -1,8 +1,6 @@
 /* The CUDA backend's struct. */
 #include <stdio.h>
 
-#include <stdio.h>
-
 #include "cuda_probe.h"
 #include "cuda_state.h"
 
@@ -12,7 +10,6 @@ static ep_status open_backend(int index, int threads, ep_error *err, ep_backend 
     out->state = s;
     out->index = index;
     out->threads = threads;
-    snprintf(out->arch, sizeof out->arch, "sm_%d%d", s->major, s->minor);
     snprintf(out->arch, sizeof out->arch, "sm_%d%d", s->major, s->minor); /* what NVRTC compiles for */
     return EP_OK;
 }
@@ -74,5 +71,10 @@ const ep_backend_ops ep_backend_cuda = {
     .module_free = cuda_module_free,
     .module_symbol = cuda_module_symbol,
     .module_launch = cuda_module_launch,
+    .capture_begin = cuda_capture_begin,
+    .capture_op = cuda_capture_op,
+    .capture_end = cuda_capture_end,
+    .replay = cuda_replay,
+    .capture_free = cuda_capture_free,
     .measure = cuda_measure,
 };

@@ -126,6 +126,7 @@ ep_status cuda_storage_create(cuda_state *s, size_t bytes, ep_error *err, ep_sto
     st->base.owner = s;
     st->rounded = rounded;
     atomic_fetch_add(&s->refs, 1);
+    if (s->capture) cuda_capture_hold(s, &st->base);
     *out = &st->base;
     return EP_OK;
 }

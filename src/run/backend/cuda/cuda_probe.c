@@ -53,7 +53,7 @@ void cuda_probe_begin(cuda_state *s, const ep_probe *p, const char *name, cuda_p
     mark->correlation = ep_probe_correlation();
     mark->start = NULL;
     mark->cupti = cupti_start(NULL);
-    if (!mark->cupti && !s->capturing && open_timing(s)) {
+    if (!mark->cupti && !s->capture && open_timing(s)) {
         mark->start = take_event(s, s->timing);
         if (mark->start) s->cu->event_record(mark->start, s->stream);
     }
@@ -105,7 +105,7 @@ static void deliver(cuda_state *s, const ep_probe *p, const timed_launch *l) {
 ep_status cuda_probe_flush(cuda_state *s, ep_error *err) {
     (void)err;
     const ep_probe *p = ep_probe_get();
-    if (p) cupti_flush();
+    if (p) cupti_flush_if_full();
     struct cuda_timing *t = s->timing;
     if (!t) return EP_OK;
     for (size_t i = 0; i < t->count; i++) {

@@ -13,7 +13,8 @@ typedef struct cuda_probe_mark {
 
 void cuda_probe_begin(cuda_state *s, const ep_probe *p, const char *name, cuda_probe_mark *mark);
 void cuda_probe_end(cuda_state *s, const ep_probe *p, const cuda_launch *l, const cuda_probe_mark *mark);
-/* Waits for the device and hands every finished kernel's time to the probe. Called by sync while recording. */
+/* Hands the times that events gave to the probe, and CUPTI's where many are pending (the rest when the recording stops).
+ * Called by sync, when the device is done. */
 ep_status cuda_probe_flush(cuda_state *s, ep_error *err);
 void cuda_probe_close(cuda_state *s);
 

@@ -51,11 +51,12 @@ typedef struct cuda_state {
     size_t gemm_count, gemm_slots;
 
     cu_module *modules; /* ahead-of-time images, loaded on first use */
+    bool *listed;       /* by image: what it holds is in the table */
     struct cuda_function_entry *functions;
     size_t function_count, function_slots;
-    struct cuda_timing *timing; /* of cuda_probe.c */
-    cu_result sticky;           /* the first device error that cannot be left behind */
-    bool capturing;             /* the stream is being captured into a graph */
+    struct cuda_timing *timing;   /* of cuda_probe.c */
+    cu_result sticky;             /* the first device error that cannot be left behind */
+    struct cuda_capture *capture; /* the stream is being captured into this; else NULL */
 } cuda_state;
 
 ep_status cuda_state_open(int index, ep_error *err, cuda_state **out);
@@ -115,6 +116,15 @@ void cuda_module_free(ep_backend *b, void *module);
 ep_status cuda_module_symbol(ep_backend *b, void *module, const char *name, ep_error *err, void **function);
 ep_status cuda_module_launch(ep_backend *b, void *function, const char *name, void *args, size_t args_size,
                              const ep_work *work, int64_t items, ep_error *err);
+/* cuda_replay.c: launches captured into a CUDA graph, and replayed. */
+ep_status cuda_capture_begin(ep_backend *b, ep_error *err);
+void cuda_capture_op(ep_backend *b, const char *op);
+ep_status cuda_capture_end(ep_backend *b, ep_error *err, void **out);
+ep_status cuda_replay(ep_backend *b, void *capture, ep_error *err);
+void cuda_capture_free(ep_backend *b, void *capture);
+/* While a capture runs: a storage that its replays will use, a launch that they will repeat. */
+void cuda_capture_hold(cuda_state *s, ep_storage *storage);
+void cuda_capture_launch(cuda_state *s, const cuda_launch *launch);
 /* cuda_measure.c */
 ep_status cuda_measure(ep_device device, ep_error *err, ep_machine *out);
 

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@ enum {
     EXTERNAL_CUSTOM = 3,
     MAX_LIMIT_REACHED = 12,
     BUFFER_BYTES = 1 << 20,
+    SPARE = 8,
 };
 
 typedef void (*cupti_request_fn)(uint8_t **buffer, size_t *size, size_t *max_records);
@@ -53,19 +55,24 @@ typedef struct full_buffer {
 static struct {
     pthread_mutex_t lock, full_lock;
     bool loaded, refused, running;
+    atomic_int launches; /* since the last flush */
     char why[200];
     int64_t offset_ns, error_ns; /* monotonic minus CUPTI's clock */
     uint64_t *ours;              /* [CUPTI correlation & mask] -> our number */
     uint32_t *theirs;
-    struct launch_work *work; /* [our number & mask], taken by the launch's first kernel */
+    struct launch_work *work; /* [our number & mask]: what a launch's kernels take in turn */
     full_buffer *full;        /* completed, not read yet, newest first */
+    uint8_t *spare[SPARE];    /* buffers to be used again */
+    int spare_count;
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .full_lock = PTHREAD_MUTEX_INITIALIZER, .error_ns = -1};
 
 enum { MAP = 1 << 16 }; /* launches in flight between two flushes; older ones are overwritten */
 
 typedef struct launch_work {
     uint64_t correlation;
-    int64_t flops, bytes_read, bytes_written;
+    cupti_node node;  /* of a launch of one kernel */
+    cupti_node *more; /* of a replay: [count], `next` is the first not taken; owned */
+    size_t count, next;
 } launch_work;
 
 static uint64_t u64(const uint8_t *r, size_t at) {
@@ -85,13 +92,15 @@ static uint64_t correlation_of(uint32_t theirs) {
     return state.ours && state.theirs[at] == theirs ? state.ours[at] : 0;
 }
 
-static void take_work(ep_probe_kernel *k) {
+static void take_work(const ep_probe *p, ep_probe_kernel *k) {
     launch_work *w = &state.work[k->correlation & (MAP - 1)];
-    if (!k->correlation || w->correlation != k->correlation) return;
-    k->flops = w->flops;
-    k->bytes_read = w->bytes_read;
-    k->bytes_written = w->bytes_written;
-    w->correlation = 0;
+    if (!k->correlation || w->correlation != k->correlation || w->next == w->count) return;
+    const cupti_node *n = w->more ? &w->more[w->next] : &w->node;
+    w->next++;
+    k->flops = n->flops;
+    k->bytes_read = n->bytes_read;
+    k->bytes_written = n->bytes_written;
+    if (*n->op) k->captured_in = p->name(p->self, n->op);
 }
 
 static void deliver(const ep_probe *p, const uint8_t *r, uint32_t kind) {
@@ -107,7 +116,7 @@ static void deliver(const ep_probe *p, const uint8_t *r, uint32_t kind) {
     k.stream = (int32_t)u32(r, kernel ? 48 : 40);
     k.correlation = correlation_of(u32(r, kernel ? 92 : 44));
     if (kernel) {
-        take_work(&k);
+        take_work(p, &k);
         const char *name;
         memcpy(&name, r + 104, sizeof name);
         k.name = p->name(p->self, name ? name : "kernel");
@@ -126,12 +135,18 @@ static void deliver(const ep_probe *p, const uint8_t *r, uint32_t kind) {
         bool known = copy < sizeof copies / sizeof *copies && copies[copy];
         k.name = kind == KIND_MEMSET ? "Memset (Device)" : known ? copies[copy] : "Memcpy";
         k.bytes_written = (int64_t)u64(r, 8);
+        k.bytes_read = kind == KIND_MEMSET ? 0 : k.bytes_written;
+        k.flops = 0;
     }
     p->kernel(p->self, &k);
 }
 
+/* Read buffers are given out again: a fresh one is paid for by page faults, 250 us in the middle of what is recorded. */
 static void request(uint8_t **buffer, size_t *size, size_t *max_records) {
-    *buffer = aligned_alloc(8, BUFFER_BYTES);
+    pthread_mutex_lock(&state.full_lock);
+    *buffer = state.spare_count ? state.spare[--state.spare_count] : NULL;
+    pthread_mutex_unlock(&state.full_lock);
+    if (!*buffer) *buffer = aligned_alloc(8, BUFFER_BYTES);
     *size = *buffer ? BUFFER_BYTES : 0;
     *max_records = 0;
 }
@@ -180,7 +195,11 @@ static void drain(void) {
         full_buffer *b = list;
         list = b->next;
         if (p) read_work(b, p);
-        free(b->bytes);
+        pthread_mutex_lock(&state.full_lock);
+        bool keep = state.spare_count < SPARE;
+        if (keep) state.spare[state.spare_count++] = b->bytes;
+        pthread_mutex_unlock(&state.full_lock);
+        if (!keep) free(b->bytes);
         free(b);
     }
 }
@@ -263,6 +282,7 @@ bool cupti_start(ep_error *err) {
 }
 
 void cupti_push(uint64_t correlation) {
+    atomic_fetch_add_explicit(&state.launches, 1, memory_order_relaxed);
     cupti.push(EXTERNAL_CUSTOM, correlation);
 }
 
@@ -272,13 +292,32 @@ void cupti_pop(void) {
 }
 
 void cupti_work(uint64_t correlation, int64_t flops, int64_t bytes_read, int64_t bytes_written) {
-    if (state.work) state.work[correlation & (MAP - 1)] = (launch_work){correlation, flops, bytes_read, bytes_written};
+    launch_work *w = state.work ? &state.work[correlation & (MAP - 1)] : NULL;
+    if (!w) return;
+    free(w->more);
+    *w = (launch_work){correlation, {"", flops, bytes_read, bytes_written}, NULL, 1, 0};
+}
+
+void cupti_replayed(uint64_t correlation, const cupti_node *nodes, size_t count) {
+    launch_work *w = state.work ? &state.work[correlation & (MAP - 1)] : NULL;
+    if (!w) return;
+    free(w->more);
+    *w = (launch_work){.correlation = correlation};
+    if (!(w->more = malloc((count ? count : 1) * sizeof *nodes))) return;
+    if (count) memcpy(w->more, nodes, count * sizeof *nodes);
+    w->count = count;
 }
 
 void cupti_flush(void) {
     if (!state.running) return;
+    atomic_store(&state.launches, 0);
     cupti.flush_all(1);
     drain();
+}
+
+/* A flush costs the host more than a launch does, so steps in a recording are not each given one. */
+void cupti_flush_if_full(void) {
+    if (atomic_load_explicit(&state.launches, memory_order_relaxed) > MAP / 4) cupti_flush();
 }
 
 void cupti_stop(void) {

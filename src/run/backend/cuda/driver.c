@@ -65,6 +65,12 @@ static void load_driver(void) {
         strcpy(driver_missing, "the NVIDIA driver is here but found no GPU it can use (cuInit failed)");
         return;
     }
+    static const symbol_row newer[] = {{"cuModuleGetFunctionCount", offsetof(cu_driver, module_count)},
+                                       {"cuModuleEnumerateFunctions", offsetof(cu_driver, module_list)},
+                                       {"cuFuncGetName", offsetof(cu_driver, function_name)}};
+    char ignored[sizeof driver_missing];
+    if (!bind(lib, &driver, newer, sizeof newer / sizeof *newer, "", ignored, sizeof ignored))
+        driver.module_count = NULL;
     driver.library = lib;
 }
 

@@ -109,6 +109,10 @@ typedef struct cu_driver {
 #define F(symbol, field, params) cu_result(*field) params;
     CU_DRIVER_FUNCTIONS(F)
 #undef F
+    /* Of newer drivers, all or none: what a module holds, asked instead of tried. */
+    cu_result (*module_count)(unsigned *count, cu_module module);
+    cu_result (*module_list)(cu_function *functions, unsigned count, cu_module module);
+    cu_result (*function_name)(const char **name, cu_function function);
 } cu_driver;
 
 /* The driver, loaded once per process; NULL with a sentence where it is not there. Any thread. */

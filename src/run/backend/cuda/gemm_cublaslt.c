@@ -238,7 +238,8 @@ static ep_status product(cuda_state *s, const ep_gemm *g, ep_error *err) {
                      .flops = 2 * g->batch * g->m * g->n * g->k,
                      .bytes_read = in,
                      .bytes_written = out * (int64_t)ep_dtype_size(g->out_dtype)};
-    const ep_probe *p = ep_probe_get();
+    if (s->capture) cuda_capture_launch(s, &l);
+    const ep_probe *p = s->capture ? NULL : ep_probe_get();
     cuda_probe_mark mark;
     if (p) cuda_probe_begin(s, p, "cublasLtMatmul_LaunchKernel", &mark);
     int r = s->lt->matmul(s->lt_handle, e->desc, &alpha, g->b, e->w, g->a, e->x, &beta, key.has_c ? g->c : g->out, e->c,

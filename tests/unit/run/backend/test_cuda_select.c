@@ -1,0 +1,106 @@
+/* Which ahead-of-time GEMM kernel a shape gets, on machines that are not here: tests/machines tells their chip, and what is
+ * to be chosen. Every other row says why it was passed over. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <fnmatch.h>
+
+#include "run/backend/cuda/cuda_select.h"
+
+static ep_act act_of(const char *word) {
+    for (int a = 0; a < EP_ACT_COUNT; a++)
+        if (strcmp(ep_act_name((ep_act)a), word) == 0) return (ep_act)a;
+    fail_msg("no activation %s", word);
+    return EP_ACT_NONE;
+}
+
+static void check_reasons(const cuda_shape *s, int chosen) {
+    for (int i = 0; i < (int)cuda_gemm_row_count; i++) {
+        const char *why = cuda_select_reason(s, i);
+        assert_non_null(why);
+        assert_true(strlen(why) > 8);
+        assert_int_equal(why == cuda_gemm_rows[i].why, i == chosen);
+    }
+}
+
+static int check_line(const char *line, int major, int sm_count) {
+    char kind[16], dtype[16], act[32], form[64];
+    long long m, dim, hidden;
+    if (sscanf(line, "%15s %15s %lld %lld %lld %31s %63s", kind, dtype, &m, &dim, &hidden, act, form) != 7) return 0;
+    cuda_shape s = {.m = m, .n = hidden, .k = dim, .gated = strcmp(kind, "gated") == 0, .act = act_of(act)};
+    s.dtype = strcmp(dtype, "f32") == 0 ? EP_DTYPE_F32 : strcmp(dtype, "f16") == 0 ? EP_DTYPE_F16 : EP_DTYPE_BF16;
+    s.major = major;
+    s.sm_count = sm_count;
+    int row = cuda_select(&s);
+    const char *got = row < 0 ? "none" : cuda_gemm_rows[row].form;
+    if (fnmatch(form, got, 0) != 0) fail_msg("%s: %s is chosen, not %s", line, got, form);
+    check_reasons(&s, row);
+    if (row < 0) return 1;
+    /* The symbol says dtype, kind, activation and form, so that a trace does. */
+    const char *name = cuda_gemm_name(row, s.dtype, s.act, EP_ROUNDING_EAGER);
+    assert_non_null(strstr(name, dtype));
+    assert_non_null(strstr(name, got));
+    assert_int_equal(strstr(name, "gated") != NULL, s.gated);
+    return 1;
+}
+
+static int check_machine(const char *path) {
+    FILE *f = fopen(path, "r");
+    char line[256];
+    int major = 0, minor = 0, sm_count = 0, lines = 0;
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        if (*line == '#') continue;
+        if (sscanf(line, "capability %d.%d", &major, &minor) == 2) continue;
+        if (sscanf(line, "multiprocessors %d", &sm_count) == 1) continue;
+        assert_true(major > 0 && sm_count > 0);
+        if (!check_line(line, major, sm_count)) fail_msg("%s: cannot read: %s", path, line);
+        lines++;
+    }
+    fclose(f);
+    return lines;
+}
+
+static void machines(void **state) {
+    (void)state;
+    DIR *d = opendir(EP_TEST_DIR "/machines");
+    int files = 0;
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        char path[1024];
+        if (fnmatch("*.machine", e->d_name, 0) != 0) continue;
+        snprintf(path, sizeof path, "%s/machines/%s", EP_TEST_DIR, e->d_name);
+        assert_true(check_machine(path) >= 15);
+        files++;
+    }
+    closedir(d);
+    assert_true(files >= 7);
+}
+
+/* Rows, odd sizes and chips without end: a choice never takes a row that it gives a reason against. */
+static void never_against_a_reason(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {1, 2, 7, 8, 9, 16, 17, 63, 128, 129, 352, 3001, 8192, 65537};
+    const size_t n = sizeof sizes / sizeof *sizes;
+    for (int major = 8; major <= 13; major++)
+        for (size_t i = 0; i < n * n * n; i++)
+            for (int act = 0; act < EP_ACT_COUNT; act++) {
+                cuda_shape s = {
+                    sizes[i % n], sizes[i / n % n], sizes[i / n / n], EP_DTYPE_BF16, i % 3 != 0, (ep_act)act, major,
+                    132};
+                int row = cuda_select(&s);
+                if (row >= 0) assert_string_equal(cuda_select_reason(&s, row), cuda_gemm_rows[row].why);
+                if (row >= 0 && cuda_gemm_rows[row].max_m) assert_true(s.m <= cuda_gemm_rows[row].max_m);
+                if (row >= 0 && cuda_gemm_rows[row].only_major) assert_int_equal(cuda_gemm_rows[row].only_major, major);
+            }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(machines), cmocka_unit_test(never_against_a_reason)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
