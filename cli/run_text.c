@@ -51,8 +51,11 @@ void run_show_request(const run_request *q, const run_setup *s) {
     printf(", %s\n", q->bias ? "with biases" : "no bias");
     if (s->match[0]) printf("weights from %s:\n%s", q->weights, s->match);
     if (s->match[0] && s->match[strlen(s->match) - 1] != '\n') putchar('\n');
-    printf("on %s, %d thread%s: %.60s\n", q->device.kind == EP_DEVICE_CPU ? "the CPU" : "the GPU", s->threads,
-           s->threads == 1 ? "" : "s", s->machine.name[0] ? s->machine.name : "a machine without figures");
+    const char *name = s->machine.name[0] ? s->machine.name : "a machine without figures";
+    if (q->device.kind == EP_DEVICE_CPU)
+        printf("on the CPU, %d thread%s: %.60s\n", s->threads, s->threads == 1 ? "" : "s", name);
+    else
+        printf("on the GPU: %.60s\n", name);
     if (!s->machine.measured && s->machine.name[0])
         printf("(its ceilings are estimates so far; 'epi info --measure' measures them in 5 s)\n");
 }
