@@ -39,6 +39,7 @@ static void formula(const ep_dialect *d, const ep_loop *l, const ep_stmt *s, ep_
             ep_text_add(t, use(d, l, s->in[*p - 'a'], name));
         else
             ep_text_char(t, *p);
+        if (*p == '*' && p[1] != ' ') ep_text_char(t, ' '); /* the list is formatted as if a type stood before it */
         in_word = letter;
     }
 }
@@ -164,7 +165,7 @@ static void head_comment(const ep_loop *l, ep_text *t) {
         ep_text_printf(t, "%s%s%s", shown++ ? ", " : "", s->kind == EP_STMT_REDUCE ? "row " : "", ep_op_name(s->op));
     }
     ep_text_printf(t, "; rounding %s.\n", l->rounding == EP_ROUNDING_EAGER ? "as eager" : "fewest");
-    ep_text_printf(t, " * %d outer dims, then n elements%s; rests on: %s%s.\n", l->outer,
+    ep_text_printf(t, " * %d outer dim%s, then n elements%s; rests on: %s%s.\n", l->outer, l->outer == 1 ? "" : "s",
                    l->reduces ? ", a row an item" : "", "dtypes and strides of the inner dim as below",
                    l->fixed ? ", and all sizes and strides" : "; sizes are free");
     for (int k = 0; k < l->operand_count; k++)
@@ -202,7 +203,7 @@ void ep_emit_arguments(ep_text *t, const ep_loop *l, const char *integer, const 
     for (int k = 0; k < l->operand_count; k++) {
         const ep_loop_operand *o = &l->operands[k];
         int64_t size = (int64_t)ep_dtype_size(o->dtype);
-        ep_text_printf(t, "    %s p%d = (%s)%s[%d];\n", pointer, k, pointer, array, at++);
+        ep_text_printf(t, "    %sp%d = (%s)%s[%d];\n", pointer, k, pointer, array, at++);
         for (int i = 0; i < l->outer + (o->walk == EP_WALK_STRIDED); i++, at++) {
             if (l->fixed)
                 ep_text_printf(t, "    const %s p%d_s%d = %lld;\n", integer, k, i, (long long)(o->strides[i] * size));
