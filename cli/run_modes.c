@@ -131,7 +131,10 @@ bool run_mode(const run_request *q, run_setup *s, ep_mode mode, run_result *r) {
     ep_tensor_destroy(y);
     if (tell) fprintf(stderr, "\033[K");
     if (!ok || !run_read_trace(s, q, r) || !write_trace(q, mode, r)) return false;
-    if (mode == EP_MODE_TUNED) r->packed_bytes = ep_block_packed_bytes(s->block);
+    if (mode == EP_MODE_TUNED) {
+        r->packed_bytes = ep_block_packed_bytes(s->block);
+        ep_block_tuned_text(s->block, r->choices, sizeof r->choices);
+    }
     const ep_compiled *c = mode == EP_MODE_COMPILED ? ep_block_compiled(s->block) : NULL;
     r->has_compile = c != NULL;
     if (c) ep_compiled_stats(c, &r->compile);

@@ -152,6 +152,8 @@ void run_show_result(const run_request *q, const run_result *r, ep_mode mode, bo
     if (r->packed_bytes > 0)
         printf("  packed   %s of weights, once, in %s\n", run_amount_text((double)r->packed_bytes, "B", a),
                run_time_text(r->cold_us, b));
+    for (const char *line = r->choices; *line; line += strcspn(line, "\n") + 1)
+        printf("  choice   %.*s\n", (int)strcspn(line, "\n"), line);
     show_error(q, r);
     show_own_cost(r);
     if (r->trace_path[0]) printf("  trace    %s\n", r->trace_path);

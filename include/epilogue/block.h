@@ -52,6 +52,10 @@ EP_API int64_t ep_block_hidden(const ep_block *block); /* 0 for LINEAR */
 EP_API int64_t ep_block_out(const ep_block *block);
 /* Bytes of packed weights that tuned mode holds, 0 before it packed. */
 EP_API int64_t ep_block_packed_bytes(const ep_block *block);
+/* Tuned mode measures its kernels against oneDNN's once for each part of the block and class of row counts (the first
+ * call that is not recorded), and takes the faster: a line for each choice made, with its times. Returns the length.
+ * EPILOGUE_TUNED=kernels or =onednn decides without measuring. */
+EP_API size_t ep_block_tuned_text(const ep_block *block, char *out, size_t size);
 /* The packed weights in a file (packing first if that was not done yet), and back: loading maps the file, so that a
  * process starts without packing and processes share the pages. A file fits the block's shapes and dtype or is refused
  * with EP_ERROR_SHAPE; one packed for another processor's kernels with EP_ERROR_UNSUPPORTED; a damaged one with

@@ -113,6 +113,9 @@ EP_API ep_status ep_rms_norm(ep_context *ctx, const ep_tensor *x, const ep_tenso
 
 /* act(gate) * up in one kernel: the tuned pointwise gated kernel. Halves of a wider buffer are read in place. */
 EP_API ep_status ep_gated(ep_context *ctx, ep_act act, const ep_tensor *gate, const ep_tensor *up, ep_tensor **out);
+/* The same into memory that is there: out has the result's shape and dtype, any strides but 0, and may be gate or up
+ * itself (then that one's values are lost). An out that overlaps an input in another way is for the caller to avoid. */
+EP_API ep_status ep_gated_into(ep_context *ctx, ep_act act, const ep_tensor *gate, const ep_tensor *up, ep_tensor *out);
 /* Its gradients from dy, recomputing act(gate). */
 EP_API ep_status ep_gated_backward(ep_context *ctx, ep_act act, const ep_tensor *dy, const ep_tensor *gate,
                                    const ep_tensor *up, ep_tensor **dgate, ep_tensor **dup);

@@ -42,6 +42,7 @@ typedef struct ep_pack_request {
     int64_t k, n;        /* n: columns of one matrix */
     const void *w0, *w1; /* [n, k] weights: w0 alone (plain) or gate and up */
     int64_t w0_row, w0_col, w1_row, w1_col;
+    bool weights_stay; /* w0 and w1 are there as long as the pack: the backend may use them where that is faster */
 } ep_pack_request;
 
 /* A finished part of a hooked call's products, still in cache: in[i] is product i (with its bias) as the dtype, rounded
@@ -134,6 +135,8 @@ typedef struct ep_backend_ops {
     void (*pack_free)(ep_backend *b, ep_packed *p);
     int64_t (*pack_bytes)(const ep_packed *p);
     ep_status (*tuned)(ep_backend *b, const ep_tuned_call *call, ep_error *err);
+    /* Which way calls with this pack take and why, a line each (optional); returns the text's length. */
+    size_t (*tuned_text)(const ep_packed *p, char *out, size_t size);
     bool tuned_hooks; /* tuned takes calls with a hook */
     /* Packs in a file and mapped back, in the order given (optional; also where the three above exist). */
     ep_status (*pack_save)(const ep_packed *const *packs, int count, const char *path, ep_error *err);

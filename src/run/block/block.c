@@ -199,7 +199,7 @@ ep_status ep_block_prepare(ep_block *b, ep_mode mode, const ep_tensor *x) {
 
 ep_status ep_block_supports(ep_block *b, ep_mode mode) {
     if (!b) return EP_ERROR_INVALID_ARGUMENT;
-    if (mode == EP_MODE_TUNED) return ep_block_tuned_pack(b);
+    if (mode == EP_MODE_TUNED) return ep_block_tuned_supports(b);
     if (mode == EP_MODE_COMPILED) return ep_block_compiled_supports(b);
     return EP_OK;
 }

@@ -30,6 +30,7 @@ ep_status ep_block_eager_run(ep_context *ctx, const ep_block *b, const ep_tensor
                              ep_tensor **out);
 
 /* tuned.c: packs if that was not done yet; runs over packed weights in one (linear) or two kernels. */
+ep_status ep_block_tuned_supports(ep_block *b);
 ep_status ep_block_tuned_pack(ep_block *b);
 ep_status ep_block_tuned_run(ep_block *b, const ep_tensor *x, const ep_tensor *residual, ep_tensor **out);
 void ep_block_tuned_free(ep_block *b);

@@ -2,10 +2,12 @@
 #include "parts.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static ep_status pack(ep_block *b, const ep_tensor *w0, const ep_tensor *w1, ep_packed **out) {
     ep_context *ctx = b->ctx;
     ep_pack_request r = {.dtype = b->dtype, .k = w0->sizes[1], .n = w0->sizes[0], .w0 = w0->data};
+    r.weights_stay = true; /* the block holds them */
     r.w0_row = w0->strides[0];
     r.w0_col = w0->strides[1];
     if (w1) {
@@ -16,11 +18,15 @@ static ep_status pack(ep_block *b, const ep_tensor *w0, const ep_tensor *w1, ep_
     return ctx->ops.pack(&ctx->backend, &r, &ctx->err, out);
 }
 
-ep_status ep_block_tuned_pack(ep_block *b) {
+ep_status ep_block_tuned_supports(ep_block *b) {
     ep_context *ctx = b->ctx;
-    if (!ctx->ops.pack || !ctx->ops.tuned)
-        return ep_fail(&ctx->err, EP_ERROR_NOT_BUILT, "the %s backend of this build has no tuned blocks",
-                       ctx->backend.name);
+    if (ctx->ops.pack && ctx->ops.tuned) return EP_OK;
+    return ep_fail(&ctx->err, EP_ERROR_NOT_BUILT, "the %s backend of this build has no tuned blocks",
+                   ctx->backend.name);
+}
+
+ep_status ep_block_tuned_pack(ep_block *b) {
+    EP_TRY(ep_block_tuned_supports(b));
     if (!b->packed_first) {
         bool gated = b->kind == EP_BLOCK_GATED;
         EP_TRY(pack(b, gated ? b->gate : b->up, gated ? b->up : NULL, &b->packed_first));
@@ -34,6 +40,26 @@ void ep_block_tuned_free(ep_block *b) {
     ep_replay_clear(&b->replay);
     if (b->packed_first) ctx->ops.pack_free(&ctx->backend, b->packed_first);
     if (b->packed_down) ctx->ops.pack_free(&ctx->backend, b->packed_down);
+}
+
+size_t ep_block_tuned_text(const ep_block *b, char *out, size_t size) {
+    if (out && size) *out = 0;
+    if (!b || !out || !size || !b->ctx->ops.tuned_text) return 0;
+    const ep_packed *const packs[2] = {b->packed_first, b->packed_down};
+    const char *const names[2] = {b->kind == EP_BLOCK_GATED ? "gate+up"
+                                  : b->kind == EP_BLOCK_MLP ? "up"
+                                                            : "weight",
+                                  "down"};
+    size_t at = 0;
+    for (int i = 0; i < 2; i++) {
+        char text[2048], *line, *rest = text;
+        if (!packs[i] || !b->ctx->ops.tuned_text(packs[i], text, sizeof text)) continue;
+        while ((line = strsep(&rest, "\n")) && *line && at + 1 < size) {
+            int n = snprintf(out + at, size - at, "%s, %s\n", names[i], line);
+            at = n > 0 && (size_t)n < size - at ? at + (size_t)n : size - 1;
+        }
+    }
+    return at;
 }
 
 int64_t ep_block_packed_bytes(const ep_block *b) {

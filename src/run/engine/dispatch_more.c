@@ -144,6 +144,39 @@ ep_status ep_gated(ep_context *ctx, ep_act act, const ep_tensor *gate, const ep_
     return call(ctx, EP_OP_GATED, &(ep_attr){.act = act, .rounding = ctx->rounding}, 2, in, run_gated, out);
 }
 
+/* out is what ep_gated would have made, but for its strides; two of its elements never share memory. */
+static ep_status check_into(ep_context *ctx, const ep_tensor *const in[2], const ep_tensor *out) {
+    char text[96], wanted[96];
+    ep_shape s;
+    EP_TRY(ep_dispatch_check(ctx, EP_OP_GATED, 1, &(const ep_tensor *){out}, out));
+    EP_TRY(ep_dispatch_shape(ctx, EP_OP_GATED, NULL, 2, in, &s));
+    bool fits = out->ndim == s.ndim && out->dtype == s.dtype;
+    for (int i = 0; fits && i < s.ndim; i++) fits = out->sizes[i] == s.sizes[i];
+    if (!fits)
+        return ep_fail(&ctx->err, EP_ERROR_SHAPE, "gated: out is %s %s, the result %s %s", ep_dtype_name(out->dtype),
+                       ep_shape_text(out->ndim, out->sizes, text, sizeof text), ep_dtype_name(s.dtype),
+                       ep_shape_text(s.ndim, s.sizes, wanted, sizeof wanted));
+    for (int i = 0; i < out->ndim; i++)
+        if (out->strides[i] == 0 && out->sizes[i] > 1)
+            return ep_fail(&ctx->err, EP_ERROR_STRIDE, "gated: out has stride 0 in dim %d", i);
+    return EP_OK;
+}
+
+ep_status ep_gated_into(ep_context *ctx, ep_act act, const ep_tensor *gate, const ep_tensor *up, ep_tensor *out) {
+    EP_TRY(check_act(ctx, act));
+    const ep_tensor *in[2] = {gate, up};
+    EP_TRY(ep_dispatch_check(ctx, EP_OP_GATED, 2, in, out));
+    EP_TRY(check_into(ctx, in, out));
+    if (ctx->recorder) return ep_fail(&ctx->err, EP_ERROR_CAPTURE, "gated_into cannot be recorded");
+    const ep_probe *p = ep_probe_get();
+    ep_probe_span span = {.kind = EP_PROBE_OP, .name = "gated_into"};
+    if (p) p->begin(p->self, &span);
+    ep_status status = EP_OK;
+    if (out->numel) status = ctx->ops.gated(&ctx->backend, act, ctx->rounding, gate, up, out, &ctx->err);
+    ep_span_end(p);
+    return status;
+}
+
 static ep_status backward_run(ep_context *ctx, ep_act act, const ep_tensor *const *in, ep_tensor **dgate,
                               ep_tensor **dup) {
     ep_shape s;

@@ -73,7 +73,7 @@ static void add_tuned(list *l, ep_isa isa) {
                              .dtype = ep_dtype_name((*r)->dtype),
                              .isa = (*r)->isa_name,
                              .tile = (*r)->tile,
-                             .limits = "packed weights; any size and stride",
+                             .limits = "packed weights; measured against oneDNN by shape",
                              .used = used,
                              .why = refused ? (*r)->unusable : passed_over((*r)->isa, isa, used)};
         add(l, &row);

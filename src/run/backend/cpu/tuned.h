@@ -84,6 +84,16 @@ extern const ep_tuned_row *const ep_tuned_rows[];
 /* The first row of a dtype that `isa` allows and this machine ran fastest; NULL if none (never for float dtypes). */
 const ep_tuned_row *ep_tuned_select(ep_dtype dtype, ep_isa isa);
 
+/* The ways of a tuned product, and which one a class of row counts takes. */
+typedef enum ep_tuned_way { EP_WAY_KERNEL, EP_WAY_ONEDNN, EP_WAY_COUNT } ep_tuned_way;
+enum { EP_TUNED_CLASSES = 24 };
+typedef struct ep_tuned_choice {
+    bool made;
+    ep_tuned_way way;
+    int64_t m;               /* it was measured at; 0: it was not measured */
+    double us[EP_WAY_COUNT]; /* the fastest run of each way */
+} ep_tuned_choice;
+
 struct ep_packed {
     const ep_tuned_row *row;
     ep_dtype dtype;
@@ -92,8 +102,15 @@ struct ep_packed {
     int64_t panels, chunks, panel_bytes;
     char *data; /* panels * panel_bytes, 64-byte aligned */
     size_t bytes, mapped;
-    void *map; /* the file it came from, `mapped` bytes; NULL: data is ours */
+    void *map;                /* the file it came from, `mapped` bytes; NULL: data is ours */
+    ep_tuned_choice *choices; /* of EP_TUNED_CLASSES; NULL: our kernel always */
+    ep_pack_request plain;    /* where there are choices: the weights it was packed from */
 };
+
+/* tuned_choice.c: called once a pack is made from `q`. EPILOGUE_TUNED=kernels or =onednn decides without measuring. */
+void ep_tuned_choices_create(ep_packed *p, const ep_pack_request *q);
+/* A line for every choice that was measured; returns its length. */
+size_t ep_tuned_choice_text(const ep_packed *p, char *out, size_t size);
 
 /* Scratch of one context: grows to the largest call and stays. */
 typedef struct ep_tuned_scratch ep_tuned_scratch;

@@ -11,12 +11,6 @@ void ep_cpu_pack_free(ep_backend *b, ep_packed *p) {
     ep_tuned_pack_free(p);
 }
 
-ep_status ep_cpu_tuned(ep_backend *b, const ep_tuned_call *call, ep_error *err) {
-    ep_cpu_state *s = ep_cpu_of(b);
-    if (!s->tuned) EP_TRY(ep_tuned_scratch_create(err, &s->tuned));
-    return ep_tuned_run(s->tuned, b->threads, call, err);
-}
-
 ep_status ep_cpu_gated(ep_backend *b, ep_act act, ep_rounding rounding, const ep_tensor *gate, const ep_tensor *up,
                        ep_tensor *out, ep_error *err) {
     return ep_tuned_gated(b->threads, act, rounding, gate, up, out, err);

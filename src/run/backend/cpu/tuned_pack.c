@@ -135,6 +135,7 @@ ep_status ep_tuned_pack_with(const ep_tuned_row *row, int threads, const ep_pack
     }
     pack_job job = {q, p};
     if (p->bytes) ep_parallel_for(p->bytes < 1 << 16 ? 1 : threads, p->panels, 1, pack_panels, &job);
+    ep_tuned_choices_create(p, q);
     *out = p;
     return EP_OK;
 }
@@ -147,6 +148,7 @@ ep_status ep_tuned_pack(int threads, const ep_pack_request *q, ep_error *err, ep
 
 void ep_tuned_pack_free(ep_packed *p) {
     if (!p) return;
+    free(p->choices);
     if (p->map)
         munmap(p->map, p->mapped);
     else

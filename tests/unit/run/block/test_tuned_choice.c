@@ -1,0 +1,111 @@
+/* The choice between our kernel and oneDNN: made once, told in words, decided by the environment where a test wants it,
+ * and of the same values either way. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <epilogue/epilogue.h>
+
+static ep_context *ctx;
+#define OK(call) assert_int_equal(call, EP_OK)
+
+static int set_up(void **state) {
+    (void)state;
+    return ep_context_create(NULL, NULL, &ctx) != EP_OK;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    ep_context_destroy(ctx);
+    return 0;
+}
+
+static ep_tensor *random_tensor(ep_dtype dtype, int64_t rows, int64_t cols, uint64_t seed) {
+    ep_tensor *t;
+    OK(ep_tensor_create(dtype, 2, (int64_t[2]){rows, cols}, NULL, &t));
+    OK(ep_tensor_fill_random(t, seed, 0.3, NULL));
+    return t;
+}
+
+typedef struct fixture {
+    ep_tensor *x, *gate, *up, *down, *residual;
+} fixture;
+
+static void run_with(const char *rule, ep_block_kind kind, const fixture *f, bool residual, ep_tensor **y, char *text,
+                     size_t size) {
+    ep_block *b;
+    ep_block_weights w = {.up = f->up, .gate = f->gate, .down = f->down};
+    if (kind != EP_BLOCK_GATED) w.gate = NULL;
+    if (kind == EP_BLOCK_LINEAR) w.down = NULL;
+    if (rule)
+        setenv("EPILOGUE_TUNED", rule, 1);
+    else
+        unsetenv("EPILOGUE_TUNED");
+    OK(ep_block_create(ctx, kind, EP_ACT_SILU, &w, &b));
+    assert_int_equal(ep_block_supports(b, EP_MODE_TUNED), EP_OK);
+    assert_int_equal(ep_block_packed_bytes(b), 0); /* asking packs nothing */
+    OK(ep_block_run(b, EP_MODE_TUNED, f->x, residual ? f->residual : NULL, y));
+    size_t n = ep_block_tuned_text(b, text, size);
+    assert_int_equal(n, strlen(text));
+    ep_block_destroy(b);
+    unsetenv("EPILOGUE_TUNED");
+}
+
+static void both_ways_agree_and_the_choice_is_told(void **state) {
+    (void)state;
+    for (int i = 0; i < 18; i++) {
+        ep_dtype t = (ep_dtype)(i % 3);
+        ep_block_kind kind = (ep_block_kind)(i / 3 % 3);
+        int64_t m = i < 9 ? 5 : 40, inner = kind == EP_BLOCK_LINEAR ? 24 : 50;
+        fixture f = {.x = random_tensor(t, m, 24, 1),
+                     .gate = random_tensor(t, inner, 24, 2),
+                     .up = random_tensor(t, inner, 24, 3),
+                     .down = random_tensor(t, 24, 50, 4),
+                     .residual = random_tensor(t, m, 24, 5)};
+        ep_tensor *y[3];
+        char text[3][1024];
+        const char *const rules[3] = {"kernels", "onednn", NULL};
+        bool residual = kind != EP_BLOCK_GATED || i % 2;
+        for (int r = 0; r < 3; r++) run_with(rules[r], kind, &f, residual, &y[r], text[r], sizeof text[r]);
+        assert_string_equal(text[0], "");
+        assert_string_equal(text[1], "");
+        assert_non_null(strstr(text[2], i < 9 ? "M up to 8: " : "M up to 64: "));
+        assert_true(strstr(text[2], "our kernel") && strstr(text[2], "oneDNN"));
+        if (kind != EP_BLOCK_LINEAR) assert_non_null(strstr(text[2], "down, M"));
+        ep_difference d;
+        for (int r = 1; r < 3; r++) {
+            OK(ep_tensor_compare(y[r], y[0], 1, NULL, &d));
+            assert_true(d.max_rel <= (t == EP_DTYPE_F32 ? 1e-5 : 4e-2));
+        }
+        for (int r = 0; r < 3; r++) ep_tensor_destroy(y[r]);
+        ep_tensor *all[] = {f.x, f.gate, f.up, f.down, f.residual};
+        for (int k = 0; k < 5; k++) ep_tensor_destroy(all[k]);
+    }
+}
+
+/* A text that does not fit ends in a whole string; a block that ran nothing has none. */
+static void short_buffers(void **state) {
+    (void)state;
+    fixture f = {.x = random_tensor(EP_DTYPE_F32, 3, 24, 1), .up = random_tensor(EP_DTYPE_F32, 24, 24, 3)};
+    ep_block *b;
+    ep_tensor *y;
+    char text[16];
+    OK(ep_block_create(ctx, EP_BLOCK_LINEAR, EP_ACT_NONE, &(ep_block_weights){.up = f.up}, &b));
+    assert_int_equal(ep_block_tuned_text(b, text, sizeof text), 0);
+    OK(ep_block_run(b, EP_MODE_TUNED, f.x, NULL, &y));
+    for (size_t size = 1; size <= sizeof text; size++) assert_int_equal(ep_block_tuned_text(b, text, size), size - 1);
+    assert_int_equal(ep_block_tuned_text(b, NULL, 0), 0);
+    ep_tensor_destroy(y);
+    ep_block_destroy(b);
+    ep_tensor_destroy(f.x);
+    ep_tensor_destroy(f.up);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(both_ways_agree_and_the_choice_is_told),
+                                       cmocka_unit_test(short_buffers)};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
