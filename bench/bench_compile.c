@@ -185,7 +185,7 @@ static void parts(double ms[5]) {
     void *image, *module;
     size_t size;
     double t[6] = {bench_seconds()};
-    CHECK(ep_capture(ctx, gelu_mul, NULL, in, 2, 1, &c));
+    CHECK(ep_capture(ctx, gelu_mul, NULL, in, 2, 1, true, &c));
     t[1] = bench_seconds();
     CHECK(ep_passes_run(c.graph, &(ep_pass_options){0}, &err));
     t[2] = bench_seconds();
