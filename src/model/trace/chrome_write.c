@@ -131,9 +131,9 @@ static void column_args(writer *w, size_t i) {
     }
     if (lane->device >= 0) key_int(o, "device", lane->device);
     if (lane->stream >= 0) key_int(o, "stream", lane->stream);
-    if (t->correlation[i]) {
+    if (ep_trace_correlation(t, i)) {
         ep_json_key(o, "correlation");
-        ep_json_uint(o, t->correlation[i]);
+        ep_json_uint(o, ep_trace_correlation(t, i));
     }
     info_args(w, f);
     if (f->detail) key_text(o, t->kind[i] == EP_EVENT_COMPILE ? "guard" : "detail", ep_trace_text(t, f->detail));
@@ -176,7 +176,7 @@ static void write_event(writer *w, size_t i) {
     if (t->dur[i] >= 0) key_time(o, "dur", t->dur[i]);
     if (t->kind[i] == EP_EVENT_FLOW) {
         ep_json_key(o, "id");
-        ep_json_uint(o, t->correlation[i]);
+        ep_json_uint(o, ep_trace_correlation(t, i));
         if (phase[0] == 'f') key_text(o, "bp", "e");
     }
     if (t->kind[i] == EP_EVENT_INSTANT) key_text(o, "s", "t");
@@ -228,7 +228,7 @@ static void lane_names(writer *w) {
 static void flow(writer *w, const char *phase, size_t i) {
     event_head(w, phase, "ac2g", "ac2g", w->t->lane[i]);
     ep_json_key(&w->out, "id");
-    ep_json_uint(&w->out, w->t->correlation[i]);
+    ep_json_uint(&w->out, ep_trace_correlation(w->t, i));
     key_time(&w->out, "ts", w->t->base_ns + w->t->ts[i]);
     if (*phase == 'f') key_text(&w->out, "bp", "e");
     ep_json_end(&w->out);
@@ -237,7 +237,7 @@ static void flow(writer *w, const char *phase, size_t i) {
 static void flows(writer *w) {
     const ep_trace *t = w->t;
     for (size_t i = 0; i < t->count; i++) {
-        if (!t->correlation[i]) continue;
+        if (!ep_trace_correlation(t, i)) continue;
         if (t->kind[i] == EP_EVENT_RUNTIME && ep_runtime_is_launch(ep_trace_text(t, t->name[i]))) flow(w, "s", i);
         if (ep_event_is_device_work(t->kind[i])) flow(w, "f", i);
     }

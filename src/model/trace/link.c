@@ -87,6 +87,35 @@ static bool find_parents(const ep_trace *t, ep_links *l, const uint32_t *rows, s
     return true;
 }
 
+/* The first op up a row's parents; one that stands behind very many regions is kept among `owners`. */
+static uint32_t op_above(const ep_links *l, uint32_t row) {
+    uint32_t up = l->parent[row];
+    for (int k = 0; k < 32 && up != EP_NO_INDEX; k++, up = l->parent[up])
+        if (l->trace->kind[up] == EP_EVENT_OP) return up;
+    return EP_NO_INDEX;
+}
+
+static int pair_order(const void *a, const void *b) {
+    const ep_row_pair *x = a, *y = b;
+    return x->row < y->row ? -1 : x->row > y->row;
+}
+
+static const ep_row_pair *find_pair(const ep_row_pair *pairs, size_t n, uint32_t row) {
+    return n ? bsearch(&(ep_row_pair){row, 0}, pairs, n, sizeof *pairs, pair_order) : NULL;
+}
+
+uint32_t ep_links_owner(const ep_links *l, uint32_t row) {
+    if (ep_event_is_device_work(l->trace->kind[row])) row = l->launch[row];
+    if (row == EP_NO_INDEX || l->trace->kind[row] != EP_EVENT_RUNTIME) return EP_NO_INDEX;
+    const ep_row_pair *odd = find_pair(l->owners, l->owner_count, row);
+    return odd ? odd->other : op_above(l, row);
+}
+
+uint32_t ep_links_forward(const ep_links *l, uint32_t row) {
+    const ep_row_pair *pair = find_pair(l->forwards, l->forward_count, row);
+    return pair ? pair->other : EP_NO_INDEX;
+}
+
 /* The owner op of each runtime call of a lane. Ops that start with the call or before it are open candidates, even one
  * that is shorter than the call and so stands behind it in `rows`. */
 static bool find_owners(const ep_trace *t, ep_links *l, const uint32_t *rows, size_t n, stack *s) {
@@ -100,12 +129,16 @@ static bool find_owners(const ep_trace *t, ep_links *l, const uint32_t *rows, si
             innermost(t, s, t->ts[rows[ahead]]); /* keeps the stack short */
             if (!push(s, rows[ahead])) return false;
         }
-        l->owner[call] = innermost(t, s, t->ts[call]);
+        uint32_t owner = innermost(t, s, t->ts[call]);
+        if (owner == op_above(l, call)) continue;
+        if (!ep_grow(&l->owners, &l->owner_cap, l->owner_count + 1, sizeof *l->owners)) return false;
+        l->owners[l->owner_count++] = (ep_row_pair){call, owner};
     }
     return true;
 }
 
-/* Runtime calls by correlation: open addressing over row + 1. A number that several calls carry is `shared`: no link. */
+/* Runtime calls by correlation: open addressing over row + 1. A number that several calls carry is shared: no link. */
+#define SHARED UINT32_C(0x80000000) /* no trace has as many rows */
 typedef struct call_table {
     uint32_t *slots;
     size_t mask;
@@ -113,73 +146,62 @@ typedef struct call_table {
 
 static size_t call_slot(const ep_trace *t, const call_table *c, uint64_t correlation) {
     size_t i = (size_t)(correlation * 0x9e3779b97f4a7c15u >> 20) & c->mask;
-    while (c->slots[i] && t->correlation[c->slots[i] - 1] != correlation) i = (i + 1) & c->mask;
+    while (c->slots[i] && ep_trace_correlation(t, (c->slots[i] & ~SHARED) - 1) != correlation) i = (i + 1) & c->mask;
     return i;
 }
 
-static bool call_table_fill(const ep_trace *t, ep_links *l, call_table *c, size_t calls) {
+static bool call_table_fill(const ep_trace *t, call_table *c, size_t calls) {
     size_t size = 64;
     while (size < calls * 2) size *= 2;
     c->slots = calloc(size, sizeof *c->slots);
     c->mask = size - 1;
     if (!c->slots) return false;
     for (size_t i = 0; i < t->count; i++) {
-        if (t->kind[i] != EP_EVENT_RUNTIME || t->correlation[i] == 0 || !ep_event_is_span(t, i)) continue;
-        size_t slot = call_slot(t, c, t->correlation[i]);
-        if (c->slots[slot])
-            l->work_count[c->slots[slot] - 1] = EP_NO_INDEX; /* marks "shared" until the counting is done */
-        else
-            c->slots[slot] = (uint32_t)i + 1;
+        if (t->kind[i] != EP_EVENT_RUNTIME || ep_trace_correlation(t, i) == 0 || !ep_event_is_span(t, i)) continue;
+        size_t slot = call_slot(t, c, ep_trace_correlation(t, i));
+        c->slots[slot] = c->slots[slot] ? c->slots[slot] | SHARED : (uint32_t)i + 1;
     }
     return true;
 }
 
-/* Gives every device event its call; returns how many have one, with their rows in `work_list` in start order. */
-static ep_status find_launches(const ep_trace *t, ep_links *l, const call_table *c, size_t device_events) {
+static bool by_call(const void *user, uint32_t a, uint32_t b) {
+    const ep_links *l = user;
+    if (l->launch[a] != l->launch[b]) return l->launch[a] < l->launch[b];
+    return starts_before(l->trace, a, b);
+}
+
+/* Gives every device event its call, and every call its part of `work_list`. */
+static bool find_launches(const ep_trace *t, ep_links *l, const call_table *c, size_t device_events) {
     l->work_list = ep_malloc_array(device_events, sizeof *l->work_list);
-    uint32_t *linked = ep_malloc_array(device_events, sizeof *linked);
-    size_t n = 0, at = 0;
-    ep_status status = EP_ERROR_OUT_OF_MEMORY;
-    if (!l->work_list || !linked) goto done;
+    if (!l->work_list) return false;
     for (size_t i = 0; i < t->count; i++) {
-        if (!ep_event_is_device_work(t->kind[i]) || t->correlation[i] == 0 || !ep_event_is_span(t, i)) continue;
-        uint32_t row = c->slots[call_slot(t, c, t->correlation[i])];
-        if (!row || l->work_count[row - 1] == EP_NO_INDEX) continue;
+        if (!ep_event_is_device_work(t->kind[i]) || ep_trace_correlation(t, i) == 0 || !ep_event_is_span(t, i))
+            continue;
+        uint32_t row = c->slots[call_slot(t, c, ep_trace_correlation(t, i))];
+        if (!row || row & SHARED) continue;
         l->launch[i] = row - 1;
-        l->owner[i] = l->owner[row - 1];
-        linked[n++] = (uint32_t)i;
+        l->work_list[l->work_total++] = (uint32_t)i;
     }
-    for (size_t i = 0; i < t->count; i++)
-        if (l->work_count[i] == EP_NO_INDEX) l->work_count[i] = 0;
-    if (!ep_sort_rows(linked, n, starts_before, t)) goto done;
-    for (size_t k = 0; k < n; k++) l->work_count[l->launch[linked[k]]]++;
-    /* A call's part of work_list is reserved when its first device event comes up; first_work then runs ahead as the
-     * place of the next one and is set back at the end. */
-    for (size_t k = 0; k < n; k++) {
-        uint32_t call = l->launch[linked[k]];
-        if (l->first_work[call] == EP_NO_INDEX) {
-            l->first_work[call] = (uint32_t)at;
-            at += l->work_count[call];
-        }
-        l->work_list[l->first_work[call]++] = linked[k];
-    }
-    for (size_t i = 0; i < t->count; i++)
-        if (t->kind[i] == EP_EVENT_RUNTIME && l->first_work[i] != EP_NO_INDEX) l->first_work[i] -= l->work_count[i];
-    status = EP_OK;
-done:
-    free(linked);
-    return status;
+    if (!ep_sort_rows(l->work_list, l->work_total, by_call, l)) return false;
+    for (size_t k = l->work_total; k-- > 0;) l->first_work[l->launch[l->work_list[k]]] = (uint32_t)k;
+    return true;
+}
+
+uint32_t ep_links_work_count(const ep_links *l, uint32_t row) {
+    uint32_t n = 0;
+    if (!ep_links_has_work(l, row)) return 0;
+    for (size_t k = l->first_work[row]; k < l->work_total && l->launch[l->work_list[k]] == row; k++) n++;
+    return n;
 }
 
 static bool allocate(const ep_trace *t, ep_links *l) {
-    uint32_t **const arrays[] = {&l->parent, &l->launch, &l->owner, &l->work_count};
+    uint32_t **const arrays[] = {&l->parent, &l->launch};
     for (size_t k = 0; k < sizeof arrays / sizeof *arrays; k++) {
         *arrays[k] = ep_malloc_array(t->count, sizeof **arrays[k]);
         if (!*arrays[k]) return false;
-        fill(*arrays[k], t->count, arrays[k] == &l->work_count ? 0 : EP_NO_INDEX);
+        fill(*arrays[k], t->count, EP_NO_INDEX);
     }
     l->first_work = l->launch;
-    l->forward = l->owner;
     return true;
 }
 
@@ -191,14 +213,15 @@ static ep_status link_all(const ep_trace *t, ep_links *l, size_t *first, call_ta
         size_t n = first[k + 1] - first[k];
         if (!find_parents(t, l, rows, n, s) || !find_owners(t, l, rows, n, s)) return EP_ERROR_OUT_OF_MEMORY;
     }
+    if (l->owner_count) qsort(l->owners, l->owner_count, sizeof *l->owners, pair_order);
     if (!link_forward(t, l, first)) return EP_ERROR_OUT_OF_MEMORY;
     size_t call_count = 0, device_count = 0;
     for (size_t i = 0; i < t->count; i++) {
         call_count += t->kind[i] == EP_EVENT_RUNTIME;
         device_count += ep_event_is_device_work(t->kind[i]);
     }
-    if (!call_table_fill(t, l, calls, call_count)) return EP_ERROR_OUT_OF_MEMORY;
-    return find_launches(t, l, calls, device_count);
+    if (!call_table_fill(t, calls, call_count)) return EP_ERROR_OUT_OF_MEMORY;
+    return find_launches(t, l, calls, device_count) ? EP_OK : EP_ERROR_OUT_OF_MEMORY;
 }
 
 ep_status ep_links_create(const ep_trace *t, ep_error *err, ep_links **out) {
@@ -208,6 +231,7 @@ ep_status ep_links_create(const ep_trace *t, ep_error *err, ep_links **out) {
     stack s = {0};
     ep_status status = EP_ERROR_OUT_OF_MEMORY;
     if (l && first) {
+        l->trace = t;
         l->count = t->count;
         status = link_all(t, l, first, &calls, &s);
     }
@@ -226,8 +250,8 @@ void ep_links_destroy(ep_links *l) {
     if (!l) return;
     free(l->parent);
     free(l->launch);
-    free(l->owner);
-    free(l->work_count);
+    free(l->owners);
+    free(l->forwards);
     free(l->work_list);
     free(l->order);
     free(l);

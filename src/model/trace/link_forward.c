@@ -13,6 +13,7 @@ static const char evaluate[] = "autograd::engine::evaluate_function: ";
 typedef struct finder {
     const ep_trace *t;
     ep_links *l;
+    uint32_t *of;        /* by row: the forward op, while they are looked for */
     const size_t *first; /* of a lane in l->order */
 } finder;
 
@@ -41,7 +42,7 @@ static size_t lane_place(const finder *f, uint32_t lane, int64_t ts) {
 }
 
 static void set_forward(const finder *f, uint32_t backward, uint32_t forward) {
-    uint32_t up = f->l->parent[backward], *of = f->l->forward;
+    uint32_t up = f->l->parent[backward], *of = f->of;
     of[backward] = forward;
     if (up != EP_NO_INDEX && of[up] == EP_NO_INDEX && evaluates(f->t, up, backward)) of[up] = forward;
     size_t at = lane_place(f, f->t->lane[backward], f->t->ts[backward]);
@@ -70,7 +71,8 @@ static bool flow_before(const void *user, uint32_t a, uint32_t b) {
     const ep_trace *t = user;
     uint32_t x = pid_of(t, a), y = pid_of(t, b);
     if (x != y) return x < y;
-    if (t->correlation[a] != t->correlation[b]) return t->correlation[a] < t->correlation[b];
+    if (ep_trace_correlation(t, a) != ep_trace_correlation(t, b))
+        return ep_trace_correlation(t, a) < ep_trace_correlation(t, b);
     return t->phase[a] != t->phase[b] ? t->phase[a] == 's' : t->ts[a] < t->ts[b];
 }
 
@@ -92,8 +94,8 @@ static bool by_flows(const finder *f) {
     for (size_t k = 0; ok && k < n; k++) {
         uint32_t i = rows[k];
         if (t->phase[i] == 's') start = i;
-        bool same =
-            start != EP_NO_INDEX && pid_of(t, start) == pid_of(t, i) && t->correlation[start] == t->correlation[i];
+        bool same = start != EP_NO_INDEX && pid_of(t, start) == pid_of(t, i) &&
+                    ep_trace_correlation(t, start) == ep_trace_correlation(t, i);
         if (t->phase[i] != 'f' || !same) continue;
         uint32_t forward = op_at(f, t->lane[start], t->ts[start], true), back = op_at(f, t->lane[i], t->ts[i], false);
         if (forward != EP_NO_INDEX && back != EP_NO_INDEX && forward != back) set_forward(f, back, forward);
@@ -193,8 +195,7 @@ static bool backward_one(const finder *f, forwards *w, const ep_sequence *s, boo
     if (!voting) {
         from = lane_voted(w, pid_of(t, s->row), s->forward_thread);
         row = from == EP_NO_INDEX ? EP_NO_INDEX : next_lane(t, w, s, &from);
-        if (row != EP_NO_INDEX && t->lane[row] + 1 == from && f->l->forward[s->row] == EP_NO_INDEX)
-            set_forward(f, s->row, row);
+        if (row != EP_NO_INDEX && t->lane[row] + 1 == from && f->of[s->row] == EP_NO_INDEX) set_forward(f, s->row, row);
         return true;
     }
     while ((row = next_lane(t, w, s, &from)) != EP_NO_INDEX)
@@ -218,6 +219,17 @@ static bool by_sequence(const finder *f) {
 }
 
 bool link_forward(const ep_trace *t, ep_links *l, const size_t *first) {
-    finder f = {t, l, first};
-    return by_flows(&f) && (t->sequence_count == 0 || by_sequence(&f));
+    bool any = t->sequence_count > 0 || ep_intern_find(&t->strings, "fwdbwd", 6) != EP_NO_INDEX;
+    if (!any || t->count == 0) return true;
+    finder f = {t, l, ep_malloc_array(t->count, sizeof(uint32_t)), first};
+    if (!f.of) return false;
+    memset(f.of, 0xff, t->count * sizeof *f.of);
+    bool ok = by_flows(&f) && (t->sequence_count == 0 || by_sequence(&f));
+    for (uint32_t i = 0; ok && i < t->count; i++) {
+        if (f.of[i] == EP_NO_INDEX) continue;
+        ok = ep_grow(&l->forwards, &l->forward_cap, l->forward_count + 1, sizeof *l->forwards);
+        if (ok) l->forwards[l->forward_count++] = (ep_row_pair){i, f.of[i]};
+    }
+    free(f.of);
+    return ok;
 }

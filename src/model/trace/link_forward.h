@@ -1,4 +1,4 @@
-/* Part of link.c: fills `forward` once parents are known. */
+/* Part of link.c: fills `forwards` once parents are known. */
 #ifndef EP_MODEL_LINK_FORWARD_H
 #define EP_MODEL_LINK_FORWARD_H
 

@@ -32,7 +32,7 @@ typedef struct column {
 static const column columns[] = {
     COLUMN(kind, false), COLUMN(phase, false),      COLUMN(name, false), COLUMN(category, false),
     COLUMN(lane, false), COLUMN(ts, false),         COLUMN(dur, false),  COLUMN(correlation, false),
-    COLUMN(info, false), COLUMN(external_id, true), COLUMN(args, true),
+    COLUMN(info, false), COLUMN(external_id, true), COLUMN(args, true),  COLUMN(correlation_high, true),
 };
 enum { COLUMN_COUNT = sizeof columns / sizeof *columns };
 
@@ -50,7 +50,8 @@ static bool grow(ep_trace *t) {
     size_t cap = t->cap ? t->cap * 2 : 1024;
     if (t->cap >= EP_NO_INDEX / 2) return false;
     for (int i = 0; i < COLUMN_COUNT; i++) {
-        if (columns[i].optional && t->lean) continue;
+        bool wide = columns[i].at == offsetof(ep_trace, correlation_high);
+        if (columns[i].optional && (wide ? !t->correlation_high : t->lean)) continue;
         void *p = realloc(column_get(t, &columns[i]), cap * columns[i].size);
         if (!p) return false;
         column_set(t, &columns[i], p);
@@ -72,11 +73,20 @@ uint32_t ep_trace_append(ep_trace *t) {
     t->ts[i] = 0;
     t->dur[i] = -1;
     t->correlation[i] = 0;
+    if (t->correlation_high) t->correlation_high[i] = 0;
     if (!t->lean) {
         t->external_id[i] = 0;
         t->args[i] = 0;
     }
     return (uint32_t)i;
+}
+
+bool ep_trace_set_correlation(ep_trace *t, size_t i, uint64_t correlation) {
+    uint32_t high = (uint32_t)(correlation >> 32);
+    t->correlation[i] = (uint32_t)correlation;
+    if (high && !t->correlation_high) t->correlation_high = calloc(t->cap, sizeof *t->correlation_high);
+    if (t->correlation_high) t->correlation_high[i] = high;
+    return !high || t->correlation_high;
 }
 
 void ep_trace_compact(ep_trace *t, const uint8_t *keep) {
@@ -281,10 +291,10 @@ ep_status ep_trace_event(const ep_trace *trace, size_t index, ep_event *out) {
         .tid = ep_trace_text(t, lane->tid),
         .device = lane->device,
         .stream = lane->stream,
-        .correlation = flow ? 0 : t->correlation[index],
+        .correlation = flow ? 0 : ep_trace_correlation(t, index),
         .external_id = ep_trace_external_id(t, index),
         .args = args ? ep_trace_text(t, args) : NULL,
-        .flow_id = flow ? t->correlation[index] : 0,
+        .flow_id = flow ? ep_trace_correlation(t, index) : 0,
         .flops = t->infos[t->info[index]].flops,
         .bytes_read = t->infos[t->info[index]].bytes_read,
         .bytes_written = t->infos[t->info[index]].bytes_written,

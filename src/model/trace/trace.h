@@ -56,12 +56,13 @@ struct ep_trace {
     size_t count, cap;
     uint8_t *kind; /* ep_event_kind */
     char *phase;
-    uint32_t *name;        /* string */
-    uint32_t *category;    /* string, as written */
-    uint32_t *lane;        /* lanes[] */
-    int64_t *ts, *dur;     /* ns; dur -1: none */
-    uint64_t *correlation; /* 0: none; flows keep their id here */
-    uint32_t *info;        /* infos[]; 0: none */
+    uint32_t *name;             /* string */
+    uint32_t *category;         /* string, as written */
+    uint32_t *lane;             /* lanes[] */
+    int64_t *ts, *dur;          /* ns; dur -1: none */
+    uint32_t *correlation;      /* the low half (ep_trace_correlation); 0: none; flows keep their id here */
+    uint32_t *correlation_high; /* NULL while every one fits into the low half */
+    uint32_t *info;             /* infos[]; 0: none */
     /* Wide and seldom asked for: both NULL in a trace that was read without keep_args; read them with
      * ep_trace_external_id and ep_trace_args. A trace made by ep_trace_create has them. */
     uint64_t *external_id; /* 0: none */
@@ -100,6 +101,11 @@ struct ep_trace {
 ep_trace *ep_trace_create(void); /* NULL when memory is out */
 /* Leaves the columns external_id and args out; before the first append. */
 void ep_trace_make_lean(ep_trace *t);
+static inline uint64_t ep_trace_correlation(const ep_trace *t, size_t i) {
+    return t->correlation_high ? (uint64_t)t->correlation_high[i] << 32 | t->correlation[i] : t->correlation[i];
+}
+/* False when memory is out. */
+bool ep_trace_set_correlation(ep_trace *t, size_t i, uint64_t correlation);
 static inline uint64_t ep_trace_external_id(const ep_trace *t, size_t i) {
     return t->external_id ? t->external_id[i] : 0;
 }
@@ -135,21 +141,42 @@ bool ep_runtime_is_launch(const char *name);
 
 /* link.c: launch <-> device events, parent <-> child, owner ops. Computed once over a finished trace. A row of another
  * kind than the one named has nothing to say: `launch` and `first_work` are one array, of which device events use the one
- * meaning and runtime calls the other; so are `owner` and `forward`. */
+ * meaning and runtime calls the other. */
+typedef struct ep_row_pair {
+    uint32_t row, other;
+} ep_row_pair;
 typedef struct ep_links {
+    const ep_trace *trace;
     size_t count;         /* events */
     uint32_t *parent;     /* innermost op or region that encloses the event on its lane, or EP_NO_INDEX */
     uint32_t *launch;     /* device event -> its runtime call, or EP_NO_INDEX */
-    uint32_t *owner;      /* device event -> owner op; runtime call -> op it runs in; or EP_NO_INDEX */
-    uint32_t *forward;    /* backward op -> the forward op it belongs to, or EP_NO_INDEX */
     uint32_t *first_work; /* runtime call -> first device event in work_list, or EP_NO_INDEX */
-    uint32_t *work_count; /* runtime call -> how many device events it has; other rows: 0 */
-    uint32_t *work_list;  /* device events grouped by runtime call, in start order */
-    uint32_t *order;      /* all span events by (lane, ts, longer first, file order) */
+    uint32_t *work_list;  /* device events by runtime call, those of one call in start order */
+    size_t work_total;
+    uint32_t *order; /* all span events by (lane, ts, longer first, file order) */
     size_t order_count;
+    ep_row_pair *owners; /* by row: calls whose owner op is not the first op up their parents */
+    size_t owner_count, owner_cap;
+    ep_row_pair *forwards; /* by row: backward op -> the forward op it belongs to */
+    size_t forward_count, forward_cap;
     int64_t mended_nesting; /* spans that overlapped a sibling without nesting */
 } ep_links;
 ep_status ep_links_create(const ep_trace *t, ep_error *err, ep_links **out);
 void ep_links_destroy(ep_links *l);
+/* Has a row device work that it launched? And several pieces of it (a graph's replay)? */
+static inline bool ep_links_has_work(const ep_links *l, uint32_t row) {
+    return l->trace->kind[row] == EP_EVENT_RUNTIME && l->first_work[row] != EP_NO_INDEX;
+}
+static inline bool ep_links_has_more(const ep_links *l, uint32_t row) {
+    if (!ep_links_has_work(l, row)) return false;
+    size_t next = (size_t)l->first_work[row] + 1;
+    return next < l->work_total && l->launch[l->work_list[next]] == row;
+}
+/* Runtime call -> op it runs in; device event -> its owner op; or EP_NO_INDEX. */
+uint32_t ep_links_owner(const ep_links *l, uint32_t row);
+/* Backward op -> forward op, or EP_NO_INDEX. */
+uint32_t ep_links_forward(const ep_links *l, uint32_t row);
+/* How many; counted when asked. */
+uint32_t ep_links_work_count(const ep_links *l, uint32_t row);
 
 #endif

@@ -28,27 +28,22 @@ typedef struct ep_work_row {
 } ep_work_row;
 
 /* Device work in host order: by (lane of the launch, time of the launch, start). Work without a launch stands at the end
- * with lane EP_NO_INDEX, by start. */
+ * with lane EP_NO_INDEX, by start. Its launch and owner are the links': a trace has as many of these as it has kernels. */
 typedef struct ep_device_work {
-    uint32_t event, launch, owner; /* rows; EP_NO_INDEX where unknown */
-    uint32_t lane;
-    int64_t launch_ts; /* the start itself where there is no launch */
-    uint32_t kind;     /* facts->names[], or EP_NO_INDEX for copies and memsets */
-    uint32_t row;      /* study->rows[] */
-    uint8_t cls;
+    uint32_t event;
+    uint32_t kind; /* facts->names[], or EP_NO_INDEX for copies and memsets */
+    uint32_t row;  /* study->rows[] */
 } ep_device_work;
 
 /* One op's device work that follows itself: the unit in which fusion and diff think. */
 typedef struct ep_node {
-    uint32_t first, count; /* by_stream[first .. first + count) */
-    uint32_t stream;       /* lane of its device events */
-    uint32_t owner, row;
-    uint32_t main; /* study->work[] index of its longest kernel */
-    uint8_t cls;
-    int64_t ns;
-    uint32_t producer[EP_WORK_INPUTS]; /* nodes[], or EP_NO_INDEX */
-    uint32_t consumer;                 /* first reader of its output */
-    uint32_t readers;
+    uint32_t first; /* by_stream[first .. the next one's first) */
+    uint32_t row;
+    uint32_t main;     /* study->work[] index of its longest kernel */
+    uint32_t inputs;   /* producers[inputs .. the next one's inputs), by operand */
+    uint32_t consumer; /* first reader of its output, or EP_NO_INDEX */
+    uint32_t readers : 28;
+    uint32_t cls : 4;
 } ep_node;
 
 typedef struct ep_gemm_row {
@@ -126,9 +121,11 @@ typedef struct ep_study {
     size_t row_count, row_cap;
 
     uint32_t *by_stream; /* work[] indices by (lane of the device event, start) */
-    ep_node *nodes;      /* in stream order */
+    ep_node *nodes;      /* in stream order; one more stands behind the last */
     size_t node_count;
-    uint32_t *node_of; /* by work[] index */
+    uint32_t *producers; /* nodes[] that wrote an operand, or EP_NO_INDEX */
+    size_t producer_cap;
+    uint32_t *node_of; /* by work[] index; NULL before it is asked for (ep_study_node_of) */
 
     ep_gemm_row *gemms;
     size_t gemm_count, gemm_cap;
@@ -151,6 +148,50 @@ typedef struct ep_study {
     double median_delay_us, setup_us;
     const char *setup_op;
 } ep_study;
+
+static inline uint32_t ep_work_launch(const ep_study *s, const ep_device_work *w) {
+    return s->facts->links->launch[w->event];
+}
+static inline uint32_t ep_work_owner(const ep_study *s, const ep_device_work *w) {
+    return ep_links_owner(s->facts->links, w->event);
+}
+/* The lane and the time of its launch; EP_NO_INDEX and its own start where there is none. */
+static inline uint32_t ep_work_lane(const ep_study *s, const ep_device_work *w) {
+    uint32_t launch = ep_work_launch(s, w);
+    return launch == EP_NO_INDEX ? EP_NO_INDEX : s->trace->lane[launch];
+}
+static inline int64_t ep_work_launch_ts(const ep_study *s, const ep_device_work *w) {
+    uint32_t launch = ep_work_launch(s, w);
+    return s->trace->ts[launch == EP_NO_INDEX ? w->event : launch];
+}
+static inline ep_kernel_class ep_work_class(const ep_study *s, const ep_device_work *w) {
+    if (w->kind != EP_NO_INDEX) return (ep_kernel_class)s->facts->names[w->kind].cls;
+    return s->trace->kind[w->event] == EP_EVENT_MEMCPY ? EP_CLASS_COPY : EP_CLASS_MEMSET;
+}
+/* Did its launch bring more work than this (a graph's replay)? */
+static inline bool ep_work_in_replay(const ep_study *s, const ep_device_work *w) {
+    uint32_t launch = ep_work_launch(s, w);
+    return launch != EP_NO_INDEX && ep_links_has_more(s->facts->links, launch);
+}
+
+static inline uint32_t ep_node_count(const ep_node *n) {
+    return n[1].first - n->first;
+}
+static inline uint32_t ep_node_owner(const ep_study *s, const ep_node *n) {
+    return ep_work_owner(s, &s->work[n->main]);
+}
+static inline uint32_t ep_node_stream(const ep_study *s, const ep_node *n) {
+    return s->trace->lane[s->work[n->main].event];
+}
+static inline int ep_node_inputs(const ep_node *n) {
+    return (int)(n[1].inputs - n->inputs);
+}
+static inline uint32_t ep_node_producer(const ep_study *s, const ep_node *n, int input) {
+    return input < ep_node_inputs(n) ? s->producers[n->inputs + (uint32_t)input] : EP_NO_INDEX;
+}
+int64_t ep_node_ns(const ep_study *s, const ep_node *n); /* nodes.c */
+/* Fills node_of; false when memory is out. */
+bool ep_study_node_of(ep_study *s);
 
 ep_status ep_study_create(const ep_trace *trace, const char *label, const ep_analysis_options *options, ep_error *err,
                           ep_study **out);

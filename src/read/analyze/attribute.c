@@ -58,8 +58,9 @@ static bool add_backward(attribution *a, uint32_t row, const launch_sum *s) {
     const ep_trace *t = a->f->trace;
     uint32_t up = l->parent[row], seen[32];
     int count = 0;
-    if (up != EP_NO_INDEX && t->kind[up] == EP_EVENT_OP && l->forward[up] == l->forward[row]) return true;
-    for (uint32_t op = l->forward[row]; op != EP_NO_INDEX && count < 32; op = l->parent[op]) {
+    if (up != EP_NO_INDEX && t->kind[up] == EP_EVENT_OP && ep_links_forward(l, up) == ep_links_forward(l, row))
+        return true;
+    for (uint32_t op = ep_links_forward(l, row); op != EP_NO_INDEX && count < 32; op = l->parent[op]) {
         int at = 0;
         while (at < count && seen[at] != t->name[op]) at++;
         if (at < count || t->kind[op] != EP_EVENT_OP) continue;
@@ -95,7 +96,7 @@ static bool open_one(attribution *a, uint32_t row, size_t calls) {
     fact->kernels += s.kernels;
     fact->device_ns += s.device_ns;
     a->open[a->open_count++] = (open_op){row, 0, t->ts[row]};
-    return a->f->links->forward[row] == EP_NO_INDEX || add_backward(a, row, &s);
+    return ep_links_forward(a->f->links, row) == EP_NO_INDEX || add_backward(a, row, &s);
 }
 
 static bool walk_lane(attribution *a, const uint32_t *rows, size_t n) {
@@ -136,8 +137,10 @@ bool facts_ops(ep_facts *f) {
     attribution a = {.f = f, .of = calloc(t->strings.count + 1, sizeof(uint32_t))};
     f->op_kernels = f->links->launch; /* of which ops make no other use */
     bool ok = a.of && walk_lanes(&a);
-    for (size_t k = 0; ok && k < f->kernel_count; k++)
-        if (f->kernels[k].owner != EP_NO_INDEX) f->ops[a.of[t->name[f->kernels[k].owner]] - 1].self_kernels++;
+    for (size_t k = 0; ok && k < f->kernel_count; k++) {
+        uint32_t owner = ep_links_owner(f->links, f->kernels[k].event);
+        if (owner != EP_NO_INDEX) f->ops[a.of[t->name[owner]] - 1].self_kernels++;
+    }
     if (ok && f->op_count) qsort(f->ops, f->op_count, sizeof *f->ops, by_self);
     free(a.of);
     free(a.calls);

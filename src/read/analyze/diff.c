@@ -30,7 +30,8 @@ static void destroy(void *p) {
 static ep_status study(const ep_trace *t, const char *label, const ep_analysis_options *options, ep_error *err,
                        ep_study **out) {
     EP_TRY(ep_study_create(t, label, options, err, out));
-    return ep_study_run(*out, err);
+    EP_TRY(ep_study_run(*out, err));
+    return ep_study_node_of(*out) ? EP_OK : ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for a comparison");
 }
 
 static ep_status write(ep_diff_result *d, const ep_analysis_options *options, ep_report *report) {

@@ -82,7 +82,7 @@ static uint32_t neighbour(const ep_diff_side *side, uint32_t item, bool reader) 
     uint32_t wanted = n->consumer;
     if (!reader) {
         wanted = EP_NO_INDEX;
-        for (int i = 0; i < EP_WORK_INPUTS && wanted == EP_NO_INDEX; i++) wanted = n->producer[i];
+        for (int i = 0; i < EP_WORK_INPUTS && wanted == EP_NO_INDEX; i++) wanted = ep_node_producer(side->study, n, i);
     }
     if (wanted == EP_NO_INDEX) return EP_NO_INDEX;
     uint32_t main = side->study->work[side->study->nodes[wanted].main].event;

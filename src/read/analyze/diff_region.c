@@ -51,8 +51,8 @@ static bool fill_item(ep_diff_result *d, const ep_study *s, uint32_t work, ep_di
     memset(item, 0, sizeof *item);
     item->kernel = ep_study_name(s, w->event);
     /* under a graph's replay the owner is the call that replays, the same for all */
-    bool replay = w->launch != EP_NO_INDEX && s->facts->links->work_count[w->launch] > 1;
-    item->op = replay ? "" : ep_study_name(s, w->owner);
+    bool replay = ep_work_in_replay(s, w);
+    item->op = replay ? "" : ep_study_name(s, ep_work_owner(s, w));
     item->decoded = w->kind == EP_NO_INDEX ? NULL : &s->facts->names[w->kind].decoded;
     item->row = &s->rows[w->row];
     item->event = w->event;
@@ -60,7 +60,7 @@ static bool fill_item(ep_diff_result *d, const ep_study *s, uint32_t work, ep_di
     /* only a node's main kernel speaks for its shapes; a memset beside it does not */
     item->node = s->work[s->nodes[node].main].event == w->event ? node : EP_NO_INDEX;
     item->key = ep_intern_add(&d->names, item->kernel, strlen(item->kernel));
-    item->cls = w->cls;
+    item->cls = (uint8_t)ep_work_class(s, w);
     item->ns = s->trace->dur[w->event];
     item->pair = -1;
     return item->key != UINT32_MAX;

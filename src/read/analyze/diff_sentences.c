@@ -116,7 +116,8 @@ static double pointwise_bound(const ep_diff_side *s, const ep_diff_item *i) {
     const ep_node *n = &s->study->nodes[i->node];
     int64_t read = 0;
     for (int k = 0; k < EP_WORK_INPUTS; k++)
-        if (n->producer[k] != EP_NO_INDEX) read += s->study->rows[s->study->nodes[n->producer[k]].row].out_bytes;
+        if (ep_node_producer(s->study, n, k) != EP_NO_INDEX)
+            read += s->study->rows[s->study->nodes[ep_node_producer(s->study, n, k)].row].out_bytes;
     int64_t bytes = read + i->row->out_bytes, known = i->row->bytes_read + i->row->bytes_written;
     return ep_study_bound_us(s->study, 0, bytes > known ? bytes : known, "", &regime);
 }

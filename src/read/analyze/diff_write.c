@@ -326,8 +326,9 @@ static void changes(const ep_diff_result *d, ep_json_out *o) {
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < sides[k]->facts->kernel_count; i++) {
             const ep_kernel_fact *f = &sides[k]->facts->kernels[i];
-            if (f->owner == EP_NO_INDEX) continue;
-            list[n] = (by_text){ep_study_name(sides[k], f->owner), {0, 0}, {0, 0}};
+            uint32_t owner = ep_links_owner(sides[k]->facts->links, f->event);
+            if (owner == EP_NO_INDEX) continue;
+            list[n] = (by_text){ep_study_name(sides[k], owner), {0, 0}, {0, 0}};
             list[n].count[k] = 1, list[n].ns[k] = sides[k]->trace->dur[f->event];
             n++;
         }

@@ -169,8 +169,9 @@ static void gather_owners(const ep_study *s, owners *list) {
     for (size_t i = 0; i < s->facts->kernel_count; i++) {
         const ep_kernel_fact *k = &s->facts->kernels[i];
         owners *w = &list[k->name_id];
-        if (k->owner == EP_NO_INDEX || w->count == 6) continue;
-        uint32_t name = s->trace->name[k->owner];
+        uint32_t owner = ep_links_owner(s->facts->links, k->event);
+        if (owner == EP_NO_INDEX || w->count == 6) continue;
+        uint32_t name = s->trace->name[owner];
         int at = 0;
         while (at < w->count && w->op[at] != name) at++;
         if (at == w->count) w->op[w->count++] = name;

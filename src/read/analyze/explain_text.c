@@ -128,8 +128,9 @@ static void classes(const ep_study *s, page *p) {
     int64_t count[EP_CLASS_COUNT] = {0}, ns[EP_CLASS_COUNT] = {0}, all = 0;
     for (size_t i = 0; i < s->work_count; i++) {
         const ep_device_work *w = &s->work[i];
-        count[w->cls]++;
-        ns[w->cls] += s->trace->dur[w->event];
+        ep_kernel_class cls = ep_work_class(s, w);
+        count[cls]++;
+        ns[cls] += s->trace->dur[w->event];
         all += s->trace->dur[w->event];
     }
     if (!all) return;
@@ -204,7 +205,7 @@ static void instance_line(const ep_study *s, page *p, const ep_device_work *w) {
         bound = bound_of(s, r, r->dtype);
     }
     bool least = isfinite(bound) && r->at_least;
-    ep_text_printf(p->out, "  %-24s %-32s %7.1f", ep_cut(ep_study_name(s, w->owner), 24, op, sizeof op),
+    ep_text_printf(p->out, "  %-24s %-32s %7.1f", ep_cut(ep_study_name(s, ep_work_owner(s, w)), 24, op, sizeof op),
                    ep_cut(kernel, 32, name, sizeof name), us);
     if (isfinite(bound) && bound > us)
         ep_text_add(p->out, "  in cache");

@@ -27,7 +27,7 @@ bool facts_impossible(const ep_trace *t, size_t row) {
 static void add_launch(const ep_facts *f, uint32_t call, launch_sum *s) {
     const ep_trace *t = f->trace;
     s->launches += facts_launches(f, call);
-    for (uint32_t w = 0; w < f->links->work_count[call]; w++) {
+    for (uint32_t w = 0, n = ep_links_work_count(f->links, call); w < n; w++) {
         uint32_t row = f->links->work_list[f->links->first_work[call] + w];
         s->device_ns += t->dur[row];
         if (t->kind[row] == EP_EVENT_KERNEL) s->kernel_ns += t->dur[row];
@@ -95,7 +95,7 @@ bool facts_launches(const ep_facts *f, uint32_t call) {
 }
 
 bool facts_is_call(const ep_facts *f, uint32_t row) {
-    return f->trace->kind[row] == EP_EVENT_RUNTIME && (f->links->work_count[row] || facts_launches(f, row));
+    return f->trace->kind[row] == EP_EVENT_RUNTIME && (ep_links_has_work(f->links, row) || facts_launches(f, row));
 }
 
 ep_status ep_facts_create(const ep_trace *trace, ep_error *err, ep_facts **out) {

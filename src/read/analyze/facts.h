@@ -24,12 +24,9 @@ typedef enum ep_kernel_class {
 } ep_kernel_class;
 const char *ep_kernel_class_name(ep_kernel_class c);
 
-typedef struct ep_kernel_fact {
-    uint32_t event;   /* row of the trace */
-    uint32_t launch;  /* its runtime call's row, or EP_NO_INDEX */
-    uint32_t owner;   /* its owner op's row, or EP_NO_INDEX */
-    uint32_t name_id; /* names[] */
-    uint8_t cls;      /* ep_kernel_class */
+typedef struct ep_kernel_fact { /* its launch and its owner are the links' */
+    uint32_t event;             /* row of the trace */
+    uint32_t name_id;           /* names[] */
 } ep_kernel_fact;
 
 /* One distinct kernel name with its decoded fields. */

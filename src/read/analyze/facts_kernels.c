@@ -50,8 +50,7 @@ bool facts_kernels(ep_facts *f) {
     uint32_t *rows = device_rows(f->trace, true, stream_order, &f->kernel_count);
     if (!rows) return false;
     f->kernels = ep_malloc_array(f->kernel_count, sizeof *f->kernels);
-    for (size_t k = 0; f->kernels && k < f->kernel_count; k++)
-        f->kernels[k] = (ep_kernel_fact){rows[k], f->links->launch[rows[k]], f->links->owner[rows[k]], 0, 0};
+    for (size_t k = 0; f->kernels && k < f->kernel_count; k++) f->kernels[k] = (ep_kernel_fact){rows[k], 0};
     free(rows);
     return f->kernels != NULL;
 }
@@ -88,10 +87,7 @@ bool facts_names(ep_facts *f) {
         ep_kernel_name_decode(name->name, &name->decoded);
         of[ep_intern_find(&t->strings, name->name, strlen(name->name))] = (uint32_t)n + 1;
     }
-    for (size_t k = 0; k < f->kernel_count; k++) {
-        f->kernels[k].name_id = of[t->name[f->kernels[k].event]] - 1;
-        f->kernels[k].cls = f->names[f->kernels[k].name_id].cls;
-    }
+    for (size_t k = 0; k < f->kernel_count; k++) f->kernels[k].name_id = of[t->name[f->kernels[k].event]] - 1;
     free(of);
     return true;
 }

@@ -289,11 +289,11 @@ static void memset_findings(ep_study *s) {
     uint32_t owner = EP_NO_INDEX;
     for (size_t i = 0; i < s->work_count; i++) {
         const ep_device_work *w = &s->work[i];
-        if (w->kind != EP_NO_INDEX || w->cls != EP_CLASS_MEMSET) continue;
+        if (s->trace->kind[w->event] != EP_EVENT_MEMSET) continue;
         int64_t b = s->trace->infos[s->trace->info[w->event]].bytes;
         if (b < 0 || b > 4096) continue;
         count++, bytes += b, ns += s->trace->dur[w->event];
-        owner = w->owner;
+        owner = ep_work_owner(s, w);
     }
     if (!count) return;
     ep_study_finding(s, "memsets", (double)ns * 1e-3,
@@ -325,8 +325,8 @@ static void compile_findings(ep_study *s) {
 static void replay_findings(ep_study *s) {
     int64_t kernels = 0, launches = 0, most = 0, ns = 0;
     for (size_t i = 0; i < s->trace->count; i++) {
-        uint32_t n = s->facts->links->work_count[i];
-        if (n < 2) continue;
+        if (!ep_links_has_more(s->facts->links, (uint32_t)i)) continue;
+        uint32_t n = ep_links_work_count(s->facts->links, (uint32_t)i);
         launches++;
         kernels += n;
         if (n > most) most = n;
@@ -423,14 +423,14 @@ static void unfused_bias(ep_study *s) {
     uint32_t example = EP_NO_INDEX;
     for (size_t i = 0; i < s->node_count; i++) {
         const ep_node *n = &s->nodes[i];
-        if (n->cls != EP_CLASS_POINTWISE || n->owner == EP_NO_INDEX) continue;
-        const char *name = ep_study_name(s, n->owner);
+        if (n->cls != EP_CLASS_POINTWISE || ep_node_owner(s, n) == EP_NO_INDEX) continue;
+        const char *name = ep_study_name(s, ep_node_owner(s, n));
         if (strcmp(name, "aten::add") != 0 && strcmp(name, "aten::add_") != 0) continue;
-        uint32_t up = s->facts->links->parent[n->owner];
+        uint32_t up = s->facts->links->parent[ep_node_owner(s, n)];
         while (up != EP_NO_INDEX && strcmp(ep_study_name(s, up), "aten::linear") != 0) up = s->facts->links->parent[up];
         if (up == EP_NO_INDEX) continue;
         count++;
-        ns += n->ns;
+        ns += ep_node_ns(s, n);
         example = up;
     }
     if (!count) return;

@@ -16,7 +16,7 @@ typedef struct chain {
 
 static const char *op_name(ep_study *s, uint32_t node) {
     const ep_node *n = &s->nodes[node];
-    if (n->owner != EP_NO_INDEX) return ep_study_name(s, n->owner);
+    if (ep_node_owner(s, n) != EP_NO_INDEX) return ep_study_name(s, ep_node_owner(s, n));
     return ep_study_name(s, s->work[n->main].event);
 }
 
@@ -62,7 +62,7 @@ static bool add(ep_study *s, row_index *ix, const ep_fusion_row *r) {
 
 /* The compiled graph an op runs in, as the row of its region, or EP_NO_INDEX. */
 static uint32_t graph_of(const ep_study *s, uint32_t node) {
-    uint32_t up = s->nodes[node].owner;
+    uint32_t up = ep_node_owner(s, &s->nodes[node]);
     for (; up != EP_NO_INDEX; up = s->facts->links->parent[up]) {
         const char *name = ep_study_name(s, up);
         if (strncmp(name, "## Call CompiledFxGraph", 23) == 0 || strncmp(name, "Torch-Compiled Region", 21) == 0)
@@ -111,7 +111,7 @@ static void name_row(ep_study *s, ep_fusion_row *r, const char *kind, const chai
     for (int i = 0; i < c->length; i++) {
         r->ops[i] = op_name(s, c->nodes[i]);
         r->kernels[i] = ep_study_name(s, s->work[s->nodes[c->nodes[i]].main].event);
-        r->ns += s->nodes[c->nodes[i]].ns;
+        r->ns += ep_node_ns(s, &s->nodes[c->nodes[i]]);
     }
 }
 
@@ -125,8 +125,9 @@ static bool add_group(ep_study *s, row_index *ix, const chain *c) {
     for (int i = 0; i < c->length; i++) {
         const ep_node *n = &s->nodes[c->nodes[i]];
         all += bytes_of(s, c->nodes[i]);
-        for (int k = 0; k < EP_WORK_INPUTS; k++) {
-            int p = n->producer[k] == EP_NO_INDEX ? -1 : inside(c, n->producer[k]);
+        for (int k = 0; k < ep_node_inputs(n); k++) {
+            uint32_t from = ep_node_producer(s, n, k);
+            int p = from == EP_NO_INDEX ? -1 : inside(c, from);
             if (p >= 0) inner_reads[p]++;
         }
     }
@@ -160,8 +161,9 @@ static bool joins(const ep_study *s, const chain *c, uint32_t node) {
     const ep_node *n = &s->nodes[node];
     if (c->length >= EP_CHAIN_MAX || !s->rows[n->row].known) return false;
     if (!light(n->cls) && !(heavy(n->cls) && !c->heavy)) return false;
-    for (int i = 0; i < EP_WORK_INPUTS; i++) {
-        int at = n->producer[i] == EP_NO_INDEX ? -1 : inside(c, n->producer[i]);
+    for (int i = 0; i < ep_node_inputs(n); i++) {
+        uint32_t from = ep_node_producer(s, n, i);
+        int at = from == EP_NO_INDEX ? -1 : inside(c, from);
         if (at >= 0 && (light(s->nodes[c->nodes[at]].cls) || s->nodes[c->nodes[at]].cls == EP_CLASS_NORM)) return true;
     }
     return false;
@@ -173,7 +175,7 @@ static void grow(const ep_study *s, uint32_t first, const bool *used, chain *c) 
     c->length = 1;
     c->heavy = heavy(s->nodes[first].cls);
     for (uint32_t n = first + 1; n < s->node_count && n - c->nodes[c->length - 1] <= 6; n++) {
-        if (s->nodes[n].stream != s->nodes[first].stream) break;
+        if (ep_node_stream(s, &s->nodes[n]) != ep_node_stream(s, &s->nodes[first])) break;
         if (used[n] || !joins(s, c, n)) continue;
         c->heavy = c->heavy || heavy(s->nodes[n].cls);
         c->nodes[c->length++] = n;
@@ -206,10 +208,10 @@ static bool add_epilogue(ep_study *s, row_index *ix, uint32_t gemm, uint32_t nod
     r.bytes_saved = r.intermediate_bytes * (p->readers > 1 ? 1 : 2);
     double bandwidth = ep_study_bandwidth(s);
     r.us_by_bytes = bandwidth > 0 ? (double)r.bytes_saved / bandwidth * 1e-3 : NAN;
-    r.us_saved = (double)n->ns * 1e-3;
+    r.us_saved = (double)ep_node_ns(s, n) * 1e-3;
     r.blocked_by = blocked(s, &c);
-    for (int i = 0; i < EP_WORK_INPUTS && !r.blocked_by; i++)
-        if (n->producer[i] != EP_NO_INDEX && n->producer[i] > gemm)
+    for (int i = 0; i < ep_node_inputs(n) && !r.blocked_by; i++)
+        if (ep_node_producer(s, n, i) != EP_NO_INDEX && ep_node_producer(s, n, i) > gemm)
             r.blocked_by = "its other operand is computed later";
     if (!r.blocked_by && p->readers > 1) r.blocked_by = "a second reader: what lies between must still be written";
     return add(s, ix, &r);
@@ -225,7 +227,7 @@ static bool add_copy(ep_study *s, row_index *ix, uint32_t copy, uint32_t node) {
     r.bytes_saved = row->bytes_read + row->bytes_written;
     double bandwidth = ep_study_bandwidth(s);
     r.us_by_bytes = bandwidth > 0 ? (double)r.bytes_saved / bandwidth * 1e-3 : NAN;
-    r.us_saved = (double)s->nodes[copy].ns * 1e-3;
+    r.us_saved = (double)ep_node_ns(s, &s->nodes[copy]) * 1e-3;
     r.blocked_by = blocked(s, &c);
     if (!r.blocked_by && s->nodes[copy].readers > 1) r.blocked_by = "a second reader of the copy";
     return add(s, ix, &r);
@@ -234,12 +236,13 @@ static bool add_copy(ep_study *s, row_index *ix, uint32_t copy, uint32_t node) {
 static bool add_edges(ep_study *s, row_index *ix) {
     for (uint32_t n = 0; n < s->node_count; n++) {
         const ep_node *node = &s->nodes[n];
-        for (int i = 0; i < EP_WORK_INPUTS; i++) {
-            uint32_t p = node->producer[i];
+        for (int i = 0; i < ep_node_inputs(node); i++) {
+            uint32_t p = ep_node_producer(s, node, i);
             if (p == EP_NO_INDEX || s->nodes[p].consumer != n) continue;
             bool product = s->nodes[p].cls == EP_CLASS_GEMM || s->nodes[p].cls == EP_CLASS_CONV;
             if (product && light(node->cls) && !add_epilogue(s, ix, p, n)) return false;
-            bool moves = s->nodes[p].cls == EP_CLASS_COPY && node->cls != EP_CLASS_COPY && s->nodes[p].count == 1;
+            bool moves =
+                s->nodes[p].cls == EP_CLASS_COPY && node->cls != EP_CLASS_COPY && ep_node_count(&s->nodes[p]) == 1;
             if (moves && s->rows[s->nodes[p].row].in[0].numel && !add_copy(s, ix, p, n)) return false;
         }
     }
@@ -252,7 +255,9 @@ static bool add_runs(ep_study *s, row_index *ix) {
         chain c = {{0}, 0, false};
         bool unknown = false;
         uint32_t k = n;
-        for (; k < s->node_count && s->nodes[k].stream == s->nodes[n].stream && light(s->nodes[k].cls); k++) {
+        for (; k < s->node_count && ep_node_stream(s, &s->nodes[k]) == ep_node_stream(s, &s->nodes[n]) &&
+               light(s->nodes[k].cls);
+             k++) {
             if (c.length < EP_CHAIN_MAX) c.nodes[c.length++] = k;
             unknown = unknown || !s->rows[s->nodes[k].row].known;
         }

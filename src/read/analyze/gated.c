@@ -24,9 +24,9 @@ static uint32_t product_behind(const ep_study *s, uint32_t node, uint32_t *act) 
     if (is_gemm(s, node)) return node;
     if (node == EP_NO_INDEX || s->nodes[node].cls != EP_CLASS_POINTWISE) return EP_NO_INDEX;
     for (int i = 0; i < EP_WORK_INPUTS; i++)
-        if (is_gemm(s, s->nodes[node].producer[i])) {
+        if (is_gemm(s, ep_node_producer(s, &s->nodes[node], i))) {
             *act = node;
-            return s->nodes[node].producer[i];
+            return ep_node_producer(s, &s->nodes[node], i);
         }
     return EP_NO_INDEX;
 }
@@ -41,7 +41,7 @@ static bool find_block(const ep_study *s, uint32_t mul, block *b) {
     uint32_t found[2] = {EP_NO_INDEX, EP_NO_INDEX};
     int count = 0;
     for (int i = 0; i < EP_WORK_INPUTS && count < 2; i++) {
-        uint32_t act = b->act, g = product_behind(s, n->producer[i], &act);
+        uint32_t act = b->act, g = product_behind(s, ep_node_producer(s, n, i), &act);
         if (g == EP_NO_INDEX || g == found[0]) continue;
         found[count++] = g;
         b->act = act;
@@ -62,7 +62,7 @@ static const char *act_of(const ep_study *s, const block *b) {
     const uint32_t nodes[] = {b->act, b->mul};
     for (size_t k = 0; k < 2; k++) {
         if (nodes[k] == EP_NO_INDEX) continue;
-        const char *names[] = {ep_study_name(s, s->nodes[nodes[k]].owner),
+        const char *names[] = {ep_study_name(s, ep_node_owner(s, &s->nodes[nodes[k]])),
                                ep_study_name(s, s->work[s->nodes[nodes[k]].main].event)};
         for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
             if (strstr(names[0], acts[i][0]) || strstr(names[1], acts[i][0])) return acts[i][1];
@@ -75,11 +75,11 @@ static const char *form_of(const ep_study *s, const block *b) {
     uint32_t kind = s->work[s->nodes[b->mul].main].kind;
     const ep_kernel_name *d = kind == EP_NO_INDEX ? NULL : &s->facts->names[kind].decoded;
     if (d && (strcmp(d->vendor, "triton") == 0 || strcmp(d->family, "generated") == 0)) return "compiled";
-    return strncmp(ep_study_name(s, s->nodes[b->mul].owner), "aten::", 6) == 0 ? "eager" : "tuned";
+    return strncmp(ep_study_name(s, ep_node_owner(s, &s->nodes[b->mul])), "aten::", 6) == 0 ? "eager" : "tuned";
 }
 
 static double us(const ep_study *s, uint32_t node) {
-    return node == EP_NO_INDEX ? 0 : (double)s->nodes[node].ns * 1e-3;
+    return node == EP_NO_INDEX ? 0 : (double)ep_node_ns(s, &s->nodes[node]) * 1e-3;
 }
 
 static void measure(const ep_study *s, const block *b, ep_gated_row *r) {

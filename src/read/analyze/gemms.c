@@ -17,13 +17,13 @@ typedef struct gemm_key {
 static const char *epilogue_of(ep_study *s, const ep_node *n, const ep_kernel_name *d) {
     const ep_work_row *r = &s->rows[n->row];
     bool before = false, after = false, seen = false;
-    for (uint32_t i = n->first; i < n->first + n->count; i++) {
+    for (uint32_t i = n->first; i < n[1].first; i++) {
         const ep_device_work *w = &s->work[s->by_stream[i]];
         if (s->by_stream[i] == n->main)
             seen = true;
-        else if (w->cls == EP_CLASS_COPY && !seen)
+        else if (ep_work_class(s, w) == EP_CLASS_COPY && !seen)
             before = true;
-        else if (w->cls == EP_CLASS_POINTWISE && seen)
+        else if (ep_work_class(s, w) == EP_CLASS_POINTWISE && seen)
             after = true;
     }
     if (after) return "own kernel after the product";
@@ -40,7 +40,7 @@ static void fill(ep_study *s, const ep_node *n, ep_gemm_row *g) {
     uint32_t kind = s->work[n->main].kind;
     const ep_kernel_name *d = kind == EP_NO_INDEX ? NULL : &s->facts->names[kind].decoded;
     memset(g, 0, sizeof *g);
-    g->op = n->owner == EP_NO_INDEX ? "" : ep_study_name(s, n->owner);
+    g->op = ep_study_name(s, ep_node_owner(s, n));
     g->kernel = ep_study_name(s, s->work[n->main].event);
     g->dtype = d && d->dtype[0] && strcmp(r->dtype, "f32") == 0 && strcmp(d->dtype, "tf32") == 0 ? "tf32" : r->dtype;
     g->epilogue = epilogue_of(s, n, d);
@@ -75,7 +75,7 @@ static bool add(ep_study *s, uint32_t *slots, size_t mask, const ep_node *n) {
     }
     ep_gemm_row *row = &s->gemms[slots[i] - 1];
     row->count++;
-    for (uint32_t w = n->first; w < n->first + n->count; w++) {
+    for (uint32_t w = n->first; w < n[1].first; w++) {
         const ep_device_work *d = &s->work[s->by_stream[w]];
         if (d->kind == EP_NO_INDEX) continue; /* memsets and copies by the driver are told of apart */
         row->kernels++;

@@ -12,7 +12,7 @@ static int64_t repairs_of(const ep_trace *t, const char *kind) {
 static void look_at_call(ep_facts *f, size_t i) {
     const ep_trace *t = f->trace;
     const char *name = ep_trace_text(t, t->name[i]);
-    bool none = f->links->work_count[i] == 0;
+    bool none = !ep_links_has_work(f->links, (uint32_t)i);
     ep_health *h = &f->health;
     if (facts_launches(f, (uint32_t)i)) {
         h->launches++;

@@ -44,8 +44,8 @@ static bool median_delay(ep_study *s) {
     if (!delays) return false;
     for (size_t i = 0; i < s->work_count; i++) {
         const ep_device_work *w = &s->work[i];
-        if (w->launch == EP_NO_INDEX || w->kind == EP_NO_INDEX) continue;
-        delays[n++] = (double)(s->trace->ts[w->event] - w->launch_ts) * 1e-3;
+        if (ep_work_launch(s, w) == EP_NO_INDEX || w->kind == EP_NO_INDEX) continue;
+        delays[n++] = (double)(s->trace->ts[w->event] - ep_work_launch_ts(s, w)) * 1e-3;
     }
     if (n) {
         qsort(delays, n, sizeof *delays, by_value);
@@ -98,7 +98,7 @@ static void find_setup(ep_study *s, uint8_t *by_name) {
         bool setup = (traits(s, by_name, i) & (SYNC | COPY)) == 0;
         if (setup && t->dur[i] > longest) longest = t->dur[i], row = (uint32_t)i;
     }
-    uint32_t op = row == EP_NO_INDEX ? EP_NO_INDEX : s->facts->links->owner[row];
+    uint32_t op = row == EP_NO_INDEX ? EP_NO_INDEX : ep_links_owner(s->facts->links, row);
     if (longest < 1000000) return; /* under a millisecond nobody asks */
     s->setup_us = (double)longest * 1e-3;
     s->setup_op = op == EP_NO_INDEX ? ep_study_name(s, row)

@@ -96,7 +96,7 @@ static void each_work(lister *l, uint32_t op, void (*each)(lister *l, uint32_t w
     for (; k < links->order_count; k++) {
         uint32_t call = links->order[k];
         if (t->lane[call] != t->lane[op] || t->ts[call] >= end) return;
-        for (uint32_t w = 0; w < links->work_count[call]; w++)
+        for (uint32_t w = 0, n = ep_links_work_count(links, call); w < n; w++)
             each(l, links->work_list[links->first_work[call] + w], sum);
     }
 }

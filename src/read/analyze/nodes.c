@@ -19,47 +19,58 @@ static bool stream_before(const void *user, uint32_t a, uint32_t b) {
 
 /* Kernels of one op and of known work belong together; a graph replay runs many ops under one call. */
 static bool continues(const ep_study *s, const ep_node *n, const ep_device_work *d) {
-    if (n->stream != s->trace->lane[d->event] || n->owner != d->owner || d->owner == EP_NO_INDEX) return false;
-    if (d->launch != EP_NO_INDEX && s->facts->links->work_count[d->launch] > 1) return false;
+    uint32_t owner = ep_work_owner(s, d);
+    if (owner == EP_NO_INDEX || owner != ep_node_owner(s, n)) return false;
+    if (ep_node_stream(s, n) != s->trace->lane[d->event] || ep_work_in_replay(s, d)) return false;
     return s->rows[d->row].known;
 }
 
 static void start_node(const ep_study *s, ep_node *n, uint32_t at, uint32_t work) {
     const ep_device_work *d = &s->work[work];
-    memset(n, 0, sizeof *n);
-    n->first = at;
-    n->owner = d->owner;
-    n->row = d->row;
-    if (d->launch != EP_NO_INDEX && s->facts->links->work_count[d->launch] > 1) n->row = 0;
-    n->main = work;
-    n->stream = s->trace->lane[d->event];
-    n->cls = d->cls;
-    n->consumer = EP_NO_INDEX;
-    for (int i = 0; i < EP_WORK_INPUTS; i++) n->producer[i] = EP_NO_INDEX;
+    *n = (ep_node){.first = at, .row = d->row, .main = work, .consumer = EP_NO_INDEX, .cls = ep_work_class(s, d)};
+    if (ep_work_in_replay(s, d)) n->row = 0;
 }
 
 static int64_t dur(const ep_study *s, uint32_t work) {
     return s->trace->dur[s->work[work].event];
 }
 
-static void make_nodes(ep_study *s) {
+int64_t ep_node_ns(const ep_study *s, const ep_node *n) {
+    int64_t ns = 0;
+    for (uint32_t i = n->first; i < n[1].first; i++) ns += dur(s, s->by_stream[i]);
+    return ns;
+}
+
+static bool make_nodes(ep_study *s) {
+    size_t cap = 0;
     for (size_t i = 0; i < s->work_count; i++) {
         uint32_t w = s->by_stream[i];
         ep_node *n = s->node_count ? &s->nodes[s->node_count - 1] : NULL;
         if (!n || !continues(s, n, &s->work[w])) {
+            if (!ep_grow(&s->nodes, &cap, s->node_count + 2, sizeof *s->nodes)) return false;
             n = &s->nodes[s->node_count++];
             start_node(s, n, (uint32_t)i, w);
         }
-        n->count++;
-        n->ns += dur(s, w);
         bool side = n->cls == EP_CLASS_MEMSET || n->cls == EP_CLASS_COPY; /* beside a kernel, never its main part */
-        bool more = dur(s, w) > dur(s, n->main) && s->work[w].cls != EP_CLASS_MEMSET;
-        if (side ? s->work[w].cls != n->cls : more) {
+        ep_kernel_class cls = ep_work_class(s, &s->work[w]);
+        bool more = dur(s, w) > dur(s, n->main) && cls != EP_CLASS_MEMSET;
+        if (side ? cls != n->cls : more) {
             n->main = w;
-            n->cls = s->work[w].cls;
+            n->cls = cls & 15;
         }
-        s->node_of[w] = (uint32_t)(s->node_count - 1);
     }
+    if (!ep_grow(&s->nodes, &cap, s->node_count + 1, sizeof *s->nodes)) return false;
+    s->nodes[s->node_count] = (ep_node){.first = (uint32_t)s->work_count};
+    return true;
+}
+
+bool ep_study_node_of(ep_study *s) {
+    if (s->node_of) return true;
+    s->node_of = ep_malloc_array(s->work_count, sizeof *s->node_of);
+    if (!s->node_of) return false;
+    for (uint32_t n = 0; n < s->node_count; n++)
+        for (uint32_t i = s->nodes[n].first; i < s->nodes[n + 1].first; i++) s->node_of[s->by_stream[i]] = n;
+    return true;
 }
 
 static bool fits(const ep_study *s, const ep_node *producer, int64_t numel, int element) {
@@ -67,9 +78,9 @@ static bool fits(const ep_study *s, const ep_node *producer, int64_t numel, int 
     return r->known && r->out_numel == numel && r->out_bytes == numel * element;
 }
 
-static bool taken(const ep_node *n, int inputs, uint32_t producer) {
+static bool taken(const ep_study *s, const ep_node *n, int inputs, uint32_t producer) {
     for (int i = 0; i < inputs; i++)
-        if (n->producer[i] == producer) return true;
+        if (s->producers[n->inputs + (uint32_t)i] == producer) return true;
     return false;
 }
 
@@ -83,44 +94,51 @@ static bool is_sibling(const ep_study *s, const ep_node *a, const ep_node *b) {
 static uint32_t find_producer(const ep_study *s, uint32_t at, int input) {
     const ep_node *n = &s->nodes[at];
     const ep_work_row *r = &s->rows[n->row];
-    uint32_t read_before = EP_NO_INDEX;
+    uint32_t read_before = EP_NO_INDEX, stream = ep_node_stream(s, n);
     for (uint32_t back = 1; back <= LOOK_BACK && back <= at; back++) {
         uint32_t p = at - back;
-        if (s->nodes[p].stream != n->stream) break;
-        if (!fits(s, &s->nodes[p], r->in[input].numel, r->in[input].element) || taken(n, input, p)) continue;
+        if (ep_node_stream(s, &s->nodes[p]) != stream) break;
+        if (!fits(s, &s->nodes[p], r->in[input].numel, r->in[input].element) || taken(s, n, input, p)) continue;
         if (n->cls == EP_CLASS_COPY && s->nodes[p].cls == EP_CLASS_COPY) continue; /* nobody copies a copy */
-        if (is_sibling(s, &s->nodes[p], n)) return s->nodes[p].producer[s->rows[s->nodes[p].row].bias ? 1 : 0];
+        if (is_sibling(s, &s->nodes[p], n))
+            return ep_node_producer(s, &s->nodes[p], s->rows[s->nodes[p].row].bias ? 1 : 0);
         if (s->nodes[p].readers == 0) return p;
         if (read_before == EP_NO_INDEX) read_before = p;
     }
     return read_before;
 }
 
-static void link_node(ep_study *s, uint32_t at) {
+/* The operands of a node, which the ones before it have already. */
+static bool link_node(ep_study *s, uint32_t at) {
     ep_node *n = &s->nodes[at];
     const ep_work_row *r = &s->rows[n->row];
-    if (!r->known) return;
+    n[1].inputs = n->inputs;
+    if (!r->known || r->input_count == 0) return true;
+    if (!ep_grow(&s->producers, &s->producer_cap, n->inputs + (size_t)r->input_count, sizeof *s->producers))
+        return false;
+    n[1].inputs += (uint32_t)r->input_count;
+    for (uint32_t i = n->inputs; i < n[1].inputs; i++) s->producers[i] = EP_NO_INDEX;
     /* copy_(to, from): only the second operand is read */
-    int first = n->cls == EP_CLASS_COPY && r->input_count == 2 && n->owner != EP_NO_INDEX &&
-                strcmp(ep_study_name(s, n->owner), "aten::copy_") == 0;
+    uint32_t owner = ep_node_owner(s, n);
+    int first = n->cls == EP_CLASS_COPY && r->input_count == 2 && owner != EP_NO_INDEX &&
+                strcmp(ep_study_name(s, owner), "aten::copy_") == 0;
     for (int i = first; i < r->input_count; i++) {
         if (r->in[i].numel < SMALLEST) continue;
         uint32_t p = find_producer(s, at, i);
-        n->producer[i] = p;
+        s->producers[n->inputs + (uint32_t)i] = p;
         if (p == EP_NO_INDEX) continue;
         if (s->nodes[p].readers++ == 0) s->nodes[p].consumer = at;
     }
+    return true;
 }
 
 ep_status ep_analyze_nodes(ep_study *s, ep_error *err) {
     (void)err;
     s->by_stream = ep_malloc_array(s->work_count, sizeof *s->by_stream);
-    s->nodes = ep_malloc_array(s->work_count, sizeof *s->nodes);
-    s->node_of = ep_malloc_array(s->work_count, sizeof *s->node_of);
-    if (!s->by_stream || !s->nodes || !s->node_of) return EP_ERROR_OUT_OF_MEMORY;
+    if (!s->by_stream) return EP_ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; i < s->work_count; i++) s->by_stream[i] = (uint32_t)i;
-    if (!ep_sort_rows(s->by_stream, s->work_count, stream_before, s)) return EP_ERROR_OUT_OF_MEMORY;
-    make_nodes(s);
-    for (uint32_t i = 0; i < s->node_count; i++) link_node(s, i);
+    if (!ep_sort_rows(s->by_stream, s->work_count, stream_before, s) || !make_nodes(s)) return EP_ERROR_OUT_OF_MEMORY;
+    for (uint32_t i = 0; i < s->node_count; i++)
+        if (!link_node(s, i)) return EP_ERROR_OUT_OF_MEMORY;
     return EP_OK;
 }

@@ -21,7 +21,7 @@ static rank_sum sum_of(const ep_study *s, size_t index) {
     r.rank = s->trace->rank >= 0 ? s->trace->rank : (int64_t)index;
     for (size_t i = 0; i < s->work_count; i++) {
         double us = (double)s->trace->dur[s->work[i].event] * 1e-3;
-        r.by_class[s->work[i].cls] += us;
+        r.by_class[ep_work_class(s, &s->work[i])] += us;
     }
     for (size_t i = 0; i < s->facts->device_count; i++) {
         r.busy_us += (double)s->facts->devices[i].busy_ns * 1e-3;

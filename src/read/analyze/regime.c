@@ -110,9 +110,10 @@ static void split_time(const ep_study *s, const ep_device_work *w, double time[3
                           s->facts->names[w->kind].decoded.dtype, &regime);
     else if (r->known && r->flops > 0)
         ep_study_bound_us(s, r->flops, r->bytes_read + r->bytes_written, r->dtype, &regime);
-    bool heavy = w->cls == EP_CLASS_GEMM || w->cls == EP_CLASS_CONV || w->cls == EP_CLASS_ATTENTION;
+    ep_kernel_class cls = ep_work_class(s, w);
+    bool heavy = cls == EP_CLASS_GEMM || cls == EP_CLASS_CONV || cls == EP_CLASS_ATTENTION;
     bool compute = regime == EP_REGIME_UNKNOWN ? heavy : regime == EP_REGIME_COMPUTE;
-    bool unknown = regime == EP_REGIME_UNKNOWN && w->cls == EP_CLASS_OTHER;
+    bool unknown = regime == EP_REGIME_UNKNOWN && cls == EP_CLASS_OTHER;
     time[unknown ? 2 : compute] += ns;
 }
 
@@ -143,13 +144,14 @@ static bool device_side(const ep_study *s, const uint32_t *list, size_t n, ep_re
         spans[i][0] = t->ts[w->event];
         spans[i][1] = t->ts[w->event] + t->dur[w->event];
         if (spans[i][1] > end) end = spans[i][1];
-        if (w->cls == EP_CLASS_COLLECTIVE)
+        if (ep_work_class(s, w) == EP_CLASS_COLLECTIVE)
             comm += t->dur[w->event];
         else
             split_time(s, w, sum->memory_compute);
         if (w->kind == EP_NO_INDEX) continue;
         sum->kernels++;
-        if (w->launch != EP_NO_INDEX) delays[delay_count++] = (double)(t->ts[w->event] - w->launch_ts) * 1e-3;
+        if (ep_work_launch(s, w) == EP_NO_INDEX) continue;
+        delays[delay_count++] = (double)(t->ts[w->event] - ep_work_launch_ts(s, w)) * 1e-3;
     }
     r->delay_us = r->longest_delay_us = NAN;
     if (ok && n) {

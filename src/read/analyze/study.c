@@ -176,7 +176,7 @@ static bool row_of(ep_study *s, row_table *table, const ep_device_work *d, uint3
     /* ours: a kernel may carry its own work */
     const ep_event_info *own = &t->infos[t->info[d->event]];
     bool by_kernel = t->info[d->event] && own->bytes_read >= 0;
-    uint32_t from = by_kernel ? d->event : d->owner;
+    uint32_t op = ep_work_owner(s, d), from = by_kernel ? d->event : op;
     if (from == EP_NO_INDEX) {
         *out = 0;
         return true;
@@ -191,8 +191,8 @@ static bool row_of(ep_study *s, row_table *table, const ep_device_work *d, uint3
     if (by_kernel) {
         ep_torch_work(t, d->event, &w);
         ep_op_work owner;
-        if (d->owner != EP_NO_INDEX) {
-            ep_torch_work(t, d->owner, &owner);
+        if (op != EP_NO_INDEX) {
+            ep_torch_work(t, op, &owner);
             if (owner.gemm)
                 w.gemm = true, w.bias = owner.bias, w.batch = owner.batch, w.m = owner.m, w.n = owner.n, w.k = owner.k;
             if (!w.dtype[0]) memcpy(w.dtype, owner.dtype, sizeof w.dtype);
@@ -201,7 +201,7 @@ static bool row_of(ep_study *s, row_table *table, const ep_device_work *d, uint3
             memcpy(w.in, owner.in, sizeof w.in);
         }
     } else {
-        find_work(s, d->owner, &w);
+        find_work(s, op, &w);
     }
     table->keys[i] = key;
     if (!add_row(s, &w, out)) return false;
@@ -210,29 +210,22 @@ static bool row_of(ep_study *s, row_table *table, const ep_device_work *d, uint3
 }
 
 static bool work_before(const void *user, uint32_t a, uint32_t b) {
-    const ep_device_work *w = user, *x = &w[a], *y = &w[b];
-    return x->lane != y->lane ? x->lane < y->lane : x->launch_ts < y->launch_ts;
+    const ep_study *s = user;
+    const ep_device_work *x = &s->work[a], *y = &s->work[b];
+    uint32_t p = ep_work_lane(s, x), q = ep_work_lane(s, y);
+    return p != q ? p < q : ep_work_launch_ts(s, x) < ep_work_launch_ts(s, y);
 }
 
 static void gather_work(ep_study *s, ep_device_work *work) {
     const ep_trace *t = s->trace;
-    const ep_links *l = s->facts->links;
     size_t n = 0;
     for (size_t i = 0; i < s->facts->kernel_count; i++) {
         const ep_kernel_fact *k = &s->facts->kernels[i];
-        work[n++] =
-            (ep_device_work){k->event, k->launch, k->owner, EP_NO_INDEX, t->ts[k->event], k->name_id, 0, k->cls};
+        work[n++] = (ep_device_work){k->event, k->name_id, 0};
     }
     for (size_t i = 0; i < t->count; i++) {
         if ((t->kind[i] != EP_EVENT_MEMCPY && t->kind[i] != EP_EVENT_MEMSET) || !ep_event_is_span(t, i)) continue;
-        uint8_t cls = t->kind[i] == EP_EVENT_MEMCPY ? EP_CLASS_COPY : EP_CLASS_MEMSET;
-        work[n++] =
-            (ep_device_work){(uint32_t)i, l->launch[i], l->owner[i], EP_NO_INDEX, t->ts[i], EP_NO_INDEX, 0, cls};
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (work[i].launch == EP_NO_INDEX) continue;
-        work[i].lane = t->lane[work[i].launch];
-        work[i].launch_ts = t->ts[work[i].launch];
+        work[n++] = (ep_device_work){(uint32_t)i, EP_NO_INDEX, 0};
     }
 }
 
@@ -266,11 +259,12 @@ static ep_status make_work(ep_study *s) {
     if (ok) {
         gather_work(s, s->work);
         for (size_t i = 0; i < n; i++) order[i] = (uint32_t)i;
-        ok = ep_sort_rows(order, n, work_before, s->work);
+        ok = ep_sort_rows(order, n, work_before, s);
     }
     if (ok) permute(s->work, order, n);
     for (size_t i = 0; ok && i < n; i++) {
-        if (s->work[i].lane < lanes) s->lane_first[s->work[i].lane + 1]++;
+        uint32_t lane = ep_work_lane(s, &s->work[i]);
+        if (lane < lanes) s->lane_first[lane + 1]++;
     }
     for (size_t i = 0; ok && i < lanes; i++) s->lane_first[i + 1] += s->lane_first[i];
     s->work_count = ok ? n : 0;
@@ -351,8 +345,8 @@ ep_status ep_study_create(const ep_trace *trace, const char *label, const ep_ana
 
 void ep_study_destroy(ep_study *s) {
     if (!s) return;
-    void *const owned[] = {s->by_stream, s->work,    s->lane_first, s->rows,     s->nodes,      s->node_of, s->gemms,
-                           s->gated,     s->fusions, s->regimes,    s->compiles, s->recompiles, s->findings};
+    void *const owned[] = {s->by_stream, s->work,  s->lane_first, s->rows,    s->nodes,    s->node_of,    s->producers,
+                           s->gemms,     s->gated, s->fusions,    s->regimes, s->compiles, s->recompiles, s->findings};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) free(owned[i]);
     ep_facts_destroy(s->facts);
     ep_arena_free(&s->arena);
@@ -381,7 +375,7 @@ void ep_study_range(const ep_study *s, uint32_t lane, int64_t start, int64_t end
     size_t low = s->lane_first[lane], high = s->lane_first[lane + 1], stop = high;
     while (low < high) {
         size_t mid = low + (high - low) / 2;
-        if (s->work[mid].launch_ts < start)
+        if (ep_work_launch_ts(s, &s->work[mid]) < start)
             low = mid + 1;
         else
             high = mid;
@@ -390,7 +384,7 @@ void ep_study_range(const ep_study *s, uint32_t lane, int64_t start, int64_t end
     high = stop;
     while (low < high) {
         size_t mid = low + (high - low) / 2;
-        if (s->work[mid].launch_ts < end)
+        if (ep_work_launch_ts(s, &s->work[mid]) < end)
             low = mid + 1;
         else
             high = mid;

@@ -33,7 +33,7 @@ static bool partial(const ep_subject *u, const ep_scope *s, ep_seen *out) {
         uint32_t row = s->calls.rows[i];
         if (!ep_runtime_is_launch(name_of(u, row))) continue;
         launches++;
-        if (u->facts->links->work_count[row] == 0) lost++;
+        if (!ep_links_has_work(u->facts->links, row)) lost++;
     }
     if (lost == 0) return false;
     unknown(out, "");
@@ -51,7 +51,7 @@ static void count_rows(ep_seen *out, uint32_t row, double allowed) {
 static bool is_copy(const ep_subject *u, uint32_t row) {
     if (u->trace->kind[row] == EP_EVENT_MEMCPY) return true;
     uint32_t k = u->kernel_at[row];
-    return k != EP_NO_INDEX && u->facts->kernels[k].cls == EP_CLASS_COPY;
+    return k != EP_NO_INDEX && u->facts->names[u->facts->kernels[k].name_id].cls == EP_CLASS_COPY;
 }
 
 static void count_work(const ep_subject *u, const ep_scope *s, const ep_matcher *m, double allowed, ep_seen *out) {
@@ -238,7 +238,7 @@ static void measure_op(const ep_subject *u, const ep_scope *s, ep_matcher *m, do
         snprintf(out->note, sizeof out->note, "no op '%.80s' runs here", m->term->pattern);
     if (!device || isnan(out->value)) return;
     for (size_t i = 0; i < s->work.count; i++) {
-        uint32_t op = u->facts->links->owner[s->work.rows[i]];
+        uint32_t op = ep_links_owner(u->facts->links, s->work.rows[i]);
         while (op != EP_NO_INDEX && !(t->kind[op] == EP_EVENT_OP && ep_matcher_op(u, m, op)))
             op = u->facts->links->parent[op];
         if (op != EP_NO_INDEX) out->value += (double)t->dur[s->work.rows[i]];

@@ -53,7 +53,7 @@ static bool add_row(ep_rows *r, uint32_t row) {
 static bool add_call(const ep_subject *u, uint32_t row, ep_scope *s) {
     const ep_links *l = u->facts->links;
     if (!add_row(&s->calls, row)) return false;
-    for (uint32_t i = 0; i < l->work_count[row]; i++)
+    for (uint32_t i = 0, n = ep_links_work_count(l, row); i < n; i++)
         if (!add_row(&s->work, l->work_list[l->first_work[row] + i])) return false;
     return true;
 }
@@ -224,15 +224,17 @@ static bool kernel_does(const ep_subject *u, uint32_t row, const char *op) {
     const ep_kernel_fact *k = &u->facts->kernels[u->kernel_at[row]];
     const char *plain = strstr(op, "::") ? strstr(op, "::") + 2 : op;
     if (word_does(u->facts->names[k->name_id].name, plain)) return true;
-    if (k->cls == EP_CLASS_GEMM && (strcmp(plain, "mm") == 0 || strcmp(plain, "gemm") == 0 ||
-                                    strcmp(plain, "matmul") == 0 || strcmp(plain, "linear") == 0))
+    if (u->facts->names[k->name_id].cls == EP_CLASS_GEMM &&
+        (strcmp(plain, "mm") == 0 || strcmp(plain, "gemm") == 0 || strcmp(plain, "matmul") == 0 ||
+         strcmp(plain, "linear") == 0))
         return true;
-    if (k->owner == EP_NO_INDEX) return false;
-    const char *owner = ep_trace_text(u->trace, u->trace->name[k->owner]);
+    uint32_t op_row = ep_links_owner(u->facts->links, row);
+    if (op_row == EP_NO_INDEX) return false;
+    const char *owner = ep_trace_text(u->trace, u->trace->name[op_row]);
     if (ep_op_name_matches(op, owner)) return true;
     const char *colons = strstr(owner, "::");
     /* The kernel of an addmm does the add only if no other kernel of the addmm does it. */
-    return k->cls == EP_CLASS_GEMM && word_does(colons ? colons + 2 : owner, plain);
+    return u->facts->names[k->name_id].cls == EP_CLASS_GEMM && word_does(colons ? colons + 2 : owner, plain);
 }
 
 static void note_name(const ep_subject *u, uint32_t row, char *out, size_t size, const char *before,

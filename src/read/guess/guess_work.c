@@ -23,7 +23,7 @@ static bool noted(const ep_trace *t, uint32_t row, kernel_work *k) {
 
 /* The work of the kernel, or of its owner op, of which it is then the only part that counts. */
 static void find_work(const ep_subject *u, uint32_t row, kernel_work *k) {
-    uint32_t owner = u->facts->links->owner[row];
+    uint32_t owner = ep_links_owner(u->facts->links, row);
     *k = (kernel_work){.flops_known = true};
     if (noted(u->trace, row, k)) return;
     if (owner == EP_NO_INDEX) {
@@ -73,7 +73,7 @@ void ep_measure_work(const ep_subject *u, const ep_scope *s, ep_metric metric, e
                      ep_trace_text(t, t->name[row]), k.why);
             return;
         }
-        if (!noted(t, row, &k) && seen_lately(&ops, u->facts->links->owner[row])) continue;
+        if (!noted(t, row, &k) && seen_lately(&ops, ep_links_owner(u->facts->links, row))) continue;
         out->value +=
             metric == EP_METRIC_FLOPS ? (double)k.work.flops : (double)k.work.bytes_read + (double)k.work.bytes_written;
     }

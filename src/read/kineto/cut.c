@@ -157,11 +157,11 @@ ep_status kineto_cut_finish(kineto_reader *r) {
         return ep_fail(r->err, EP_ERROR_OUT_OF_MEMORY, "no memory to cut %zu events", t->count);
     }
     for (size_t i = 0; i < t->count; i++)
-        if (t->kind[i] == EP_EVENT_RUNTIME && t->correlation[i]) calls[n++] = t->correlation[i];
+        if (t->kind[i] == EP_EVENT_RUNTIME && ep_trace_correlation(t, i)) calls[n++] = ep_trace_correlation(t, i);
     qsort(calls, n, sizeof *calls, u64_order);
     for (size_t i = 0; i < t->count; i++)
         keep[i] = (!ep_event_is_device_work(t->kind[i]) && t->kind[i] != EP_EVENT_SYNC) ||
-                  bsearch(&t->correlation[i], calls, n, sizeof *calls, u64_order) != NULL;
+                  bsearch(&(uint64_t){ep_trace_correlation(t, i)}, calls, n, sizeof *calls, u64_order) != NULL;
     ep_trace_compact(t, keep);
     free(calls);
     free(keep);

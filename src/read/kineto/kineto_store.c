@@ -194,7 +194,7 @@ static ep_status store_row(kineto_reader *r, ep_event_kind kind, uint32_t catego
     t->lane[row] = lane;
     t->ts[row] = e->ts;
     if (e->phase == 'X' && e->has_ts && e->has_dur) t->dur[row] = e->dur;
-    t->correlation[row] = kind == EP_EVENT_FLOW ? e->id : e->correlation;
+    if (!ep_trace_set_correlation(t, row, kind == EP_EVENT_FLOW ? e->id : e->correlation)) return no_memory(r);
     if (!t->lean) {
         t->external_id[row] = e->external_id;
         t->args[row] = text_id(r, e->args);

@@ -295,7 +295,7 @@ static void fill_columns(const page *p, columns *c, renumber *names, renumber *i
     for (uint32_t i = 0; i < p->n; i++) {
         uint32_t row = p->event[i], from = EP_NO_INDEX;
         if (ep_event_is_device_work(t->kind[row])) from = p->f->links->launch[row];
-        if (t->kind[row] == EP_EVENT_OP) from = p->f->links->forward[row];
+        if (t->kind[row] == EP_EVENT_OP) from = ep_links_forward(p->f->links, row);
         c->kind[i] = t->kind[row];
         c->start[i] = (double)(t->ts[row] - origin);
         c->dur[i] = (double)t->dur[row];

@@ -98,9 +98,9 @@ static bool add_device(table *x, uint32_t i) {
     r->flops += f->flops > 0 ? f->flops : 0;
     x->device_ns += t->dur[i];
     bool in_call = ran_in_call(x, i);
-    if (in_call && x->links->owner[i] != EP_NO_INDEX) x->host_ns -= t->dur[i];
-    for (uint32_t p = x->links->owner[i]; p != EP_NO_INDEX; p = op_above(x, p))
-        if (!add_to_op(x, p, i, bytes, p == x->links->owner[i], in_call)) return false;
+    if (in_call && ep_links_owner(x->links, i) != EP_NO_INDEX) x->host_ns -= t->dur[i];
+    for (uint32_t p = ep_links_owner(x->links, i); p != EP_NO_INDEX; p = op_above(x, p))
+        if (!add_to_op(x, p, i, bytes, p == ep_links_owner(x->links, i), in_call)) return false;
     return true;
 }
 

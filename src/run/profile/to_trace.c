@@ -156,7 +156,7 @@ static void begin_span(converter *c, const ep_record *head) {
     if (kind == EP_PROBE_OP) op = ++c->next_op;
     c->open[c->depth++] = (open_span){row, op};
     c->t->external_id[row] = op;
-    c->t->correlation[row] = span->correlation;
+    if (!ep_trace_set_correlation(c->t, row, span->correlation)) c->failed = true;
     c->t->info[row] = span_info(c, head, span);
     if (!span->correlation) return;
     if (!ep_grow(&c->launches, &c->launch_cap, c->launch_count + 1, sizeof *c->launches))
@@ -303,7 +303,7 @@ static void add_kernels(converter *c) {
         uint32_t row = append(c, k->name, copy ? "gpu_memcpy" : set ? "gpu_memset" : "kernel", kind, ref->start);
         if (c->failed) return;
         c->t->dur[row] = ref->end - ref->start;
-        c->t->correlation[row] = k->correlation;
+        if (!ep_trace_set_correlation(c->t, row, k->correlation)) c->failed = true;
         c->t->external_id[row] = from ? from->op : 0;
         c->t->info[row] = kernel_info(c, k);
     }

@@ -20,7 +20,7 @@ static uint32_t add(ep_trace *t, const char *cat, const char *name, int tid, int
     t->category[i] = ep_trace_string(t, cat, strlen(cat));
     t->ts[i] = ts;
     t->dur[i] = dur;
-    t->correlation[i] = corr;
+    assert_true(ep_trace_set_correlation(t, i, corr));
     return i;
 }
 
@@ -43,12 +43,12 @@ static void test_owner(void **state) {
     uint32_t lone = add(t, "cuda_runtime", "cudaLaunchKernel", 2, 20, 5, 3);
     ep_links *l = link_of(t);
     assert_int_equal(l->launch[k], call);
-    assert_int_equal(l->owner[call], addmm);
-    assert_int_equal(l->owner[k], addmm);
+    assert_int_equal(ep_links_owner(l, call), addmm);
+    assert_int_equal(ep_links_owner(l, k), addmm);
     assert_int_equal(l->launch[k2], edge);
-    assert_int_equal(l->owner[k2], linear);
-    assert_int_equal(l->owner[lone], EP_NO_INDEX);
-    assert_int_equal(l->work_count[lone], 0);
+    assert_int_equal(ep_links_owner(l, k2), linear);
+    assert_int_equal(ep_links_owner(l, lone), EP_NO_INDEX);
+    assert_int_equal(ep_links_work_count(l, lone), 0);
     assert_int_equal(l->parent[addmm], linear);
     assert_int_equal(l->parent[call], addmm);
     assert_int_equal(l->parent[linear], EP_NO_INDEX);
@@ -66,7 +66,7 @@ static void test_owner_ties(void **state) {
     uint32_t later = add(t, "cpu_op", "short again", 1, 10, 50, 0);
     add(t, "cpu_op", "empty", 1, 10, 0, 0); /* [10, 10) holds nothing */
     ep_links *l = link_of(t);
-    assert_int_equal(l->owner[call], later);
+    assert_int_equal(ep_links_owner(l, call), later);
     ep_links_destroy(l);
     ep_trace_destroy(t);
 }
@@ -83,8 +83,8 @@ static void test_crossing(void **state) {
     assert_int_equal(l->parent[b], a);
     assert_int_equal(l->parent[c], b);
     assert_int_equal(l->mended_nesting, 1);
-    assert_int_equal(l->owner[in_c], c);
-    assert_int_equal(l->owner[in_a], a);
+    assert_int_equal(ep_links_owner(l, in_c), c);
+    assert_int_equal(ep_links_owner(l, in_a), a);
     ep_links_destroy(l);
     ep_trace_destroy(t);
 }
@@ -102,9 +102,9 @@ static void test_correlation(void **state) {
     uint32_t g1 = add(t, "gpu_memcpy", "g1", 0, 20, 1, 0xffffffffffffffffu);
     ep_links *l = link_of(t);
     assert_int_equal(l->launch[k0], EP_NO_INDEX);
-    assert_int_equal(l->work_count[zero], 0);
+    assert_int_equal(ep_links_work_count(l, zero), 0);
     assert_int_equal(l->launch[k9], EP_NO_INDEX);
-    assert_int_equal(l->work_count[graph], 2);
+    assert_int_equal(ep_links_work_count(l, graph), 2);
     assert_int_equal(l->work_list[l->first_work[graph]], g1);
     assert_int_equal(l->work_list[l->first_work[graph] + 1], g2);
     ep_links_destroy(l);
@@ -144,7 +144,7 @@ static void test_tables(void **state) {
     const uint8_t keep[10] = {0, 1, 0, 1};
     ep_trace_compact(t, keep);
     assert_int_equal(ep_trace_count(t), 2);
-    assert_int_equal(t->correlation[1], 2);
+    assert_int_equal(ep_trace_correlation(t, 1), 2);
     assert_int_equal(t->ts[0], 0);
     ep_trace_destroy(t);
 }

@@ -27,7 +27,7 @@ static const char *name_of(const ep_trace *t, uint32_t row) {
 /* The forward op of the first op of a name. */
 static const char *forward_of(const ep_trace *t, const ep_links *l, const char *name) {
     for (uint32_t i = 0; i < t->count; i++)
-        if (t->kind[i] == EP_EVENT_OP && strcmp(name_of(t, i), name) == 0) return name_of(t, l->forward[i]);
+        if (t->kind[i] == EP_EVENT_OP && strcmp(name_of(t, i), name) == 0) return name_of(t, ep_links_forward(l, i));
     return "no such op";
 }
 
@@ -118,10 +118,10 @@ static void check_agreement(const char *name, size_t least) {
         if (t->kind[i] == EP_EVENT_FLOW) t->kind[i] = EP_EVENT_OTHER;
     assert_int_equal(ep_links_create(t, &err, &numbers), EP_OK);
     for (uint32_t i = 0; i < t->count; i++) {
-        if (t->kind[i] != EP_EVENT_OP || arrows->forward[i] == EP_NO_INDEX) continue;
-        if (arrows->forward[i] != numbers->forward[i])
+        if (t->kind[i] != EP_EVENT_OP || ep_links_forward(arrows, i) == EP_NO_INDEX) continue;
+        if (ep_links_forward(arrows, i) != ep_links_forward(numbers, i))
             fail_msg("%s: %s belongs to %s by its arrow and to %s by its number", name, name_of(t, i),
-                     name_of(t, arrows->forward[i]), name_of(t, numbers->forward[i]));
+                     name_of(t, ep_links_forward(arrows, i)), name_of(t, ep_links_forward(numbers, i)));
         linked++;
     }
     assert_true(linked >= least);

@@ -64,9 +64,9 @@ static void check(size_t k) {
     for (size_t i = 0; i < f->kernel_count; i++) {
         id_row key = {ep_trace_external_id(t, f->kernels[i].event), 0};
         const id_row *op = key.id && n ? bsearch(&key, ops, n, sizeof *ops, by_id) : NULL;
-        bool comparable = op && f->kernels[i].owner != EP_NO_INDEX;
-        same += comparable && op->row == f->kernels[i].owner;
-        different += comparable && op->row != f->kernels[i].owner;
+        bool comparable = op && ep_links_owner(f->links, f->kernels[i].event) != EP_NO_INDEX;
+        same += comparable && op->row == ep_links_owner(f->links, f->kernels[i].event);
+        different += comparable && op->row != ep_links_owner(f->links, f->kernels[i].event);
         neither += !comparable;
     }
     if (same != expected[k].same || different != expected[k].different || neither != expected[k].not_comparable)

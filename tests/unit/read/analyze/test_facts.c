@@ -144,7 +144,8 @@ static void check_delays(const line *l) {
     size_t n = 0;
     for (size_t k = 0; k < facts->kernel_count; k++) {
         const ep_kernel_fact *f = &facts->kernels[k];
-        if (f->launch != EP_NO_INDEX) values[n++] = trace->ts[f->event] - trace->ts[f->launch];
+        if (facts->links->launch[f->event] != EP_NO_INDEX)
+            values[n++] = trace->ts[f->event] - trace->ts[facts->links->launch[f->event]];
     }
     check_three(l, values, n);
 }
@@ -199,7 +200,7 @@ static void check_most(const line *l) {
     int64_t most = 0;
     for (size_t i = 0; i < trace->count; i++) {
         int64_t kernels = 0;
-        for (uint32_t w = 0; w < facts->links->work_count[i]; w++)
+        for (uint32_t w = 0, n = ep_links_work_count(facts->links, (uint32_t)i); w < n; w++)
             kernels += trace->kind[facts->links->work_list[facts->links->first_work[i] + w]] == EP_EVENT_KERNEL;
         if (kernels > most) most = kernels;
     }
@@ -212,9 +213,11 @@ static void check_owner(const line *l) {
     bool none = strcmp(op, "(no launch)") == 0, no_op = !none && op[0] == '(';
     for (size_t k = 0; k < facts->kernel_count; k++) {
         const ep_kernel_fact *f = &facts->kernels[k];
-        bool is = none    ? f->launch == EP_NO_INDEX
-                  : no_op ? f->launch != EP_NO_INDEX && f->owner == EP_NO_INDEX
-                          : f->owner != EP_NO_INDEX && strcmp(name_of(f->owner), op) == 0;
+        bool is = none    ? facts->links->launch[f->event] == EP_NO_INDEX
+                  : no_op ? facts->links->launch[f->event] != EP_NO_INDEX &&
+                                ep_links_owner(facts->links, f->event) == EP_NO_INDEX
+                          : ep_links_owner(facts->links, f->event) != EP_NO_INDEX &&
+                                strcmp(name_of(ep_links_owner(facts->links, f->event)), op) == 0;
         kernels += is;
         ns += is ? trace->dur[f->event] : 0;
     }
@@ -228,11 +231,12 @@ static void check_sample(const line *l) {
     for (size_t k = 0; k < facts->kernel_count; k++) {
         const ep_kernel_fact *f = &facts->kernels[k];
         if (trace->ts[f->event] - facts->span_start_ns != num(l, 1) || trace->dur[f->event] != num(l, 2) ||
-            (int64_t)trace->correlation[f->event] != num(l, 3) || !same_name(l->field[6], name_of(f->event)))
+            (int64_t)ep_trace_correlation(trace, f->event) != num(l, 3) || !same_name(l->field[6], name_of(f->event)))
             continue;
-        if (f->launch == EP_NO_INDEX) return;
-        assert_string_equal(name_of(f->launch), l->field[4]);
-        if (f->owner != EP_NO_INDEX) assert_string_equal(name_of(f->owner), l->field[5]);
+        if (facts->links->launch[f->event] == EP_NO_INDEX) return;
+        assert_string_equal(name_of(facts->links->launch[f->event]), l->field[4]);
+        if (ep_links_owner(facts->links, f->event) != EP_NO_INDEX)
+            assert_string_equal(name_of(ep_links_owner(facts->links, f->event)), l->field[5]);
         return;
     }
     fail_msg("%s: no kernel %s at %s", file, l->field[6], l->field[1]);
@@ -247,7 +251,7 @@ static bool is_top(uint32_t row) {
 /* Straight from the definition, without the facts' sums. */
 static bool launches_device_work(uint32_t op) {
     for (size_t i = 0; i < trace->count; i++)
-        if (trace->kind[i] == EP_EVENT_RUNTIME && facts->links->work_count[i] && trace->lane[i] == trace->lane[op] &&
+        if (ep_links_has_work(facts->links, (uint32_t)i) && trace->lane[i] == trace->lane[op] &&
             trace->ts[i] >= trace->ts[op] && trace->ts[i] < trace->ts[op] + trace->dur[op])
             return true;
     return false;

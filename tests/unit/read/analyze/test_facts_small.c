@@ -71,7 +71,7 @@ static void test_any_call(void **state) {
     assert_int_equal(p.f->health.launches_without_kernel, 0);
     assert_int_equal(p.f->health.kernels_without_launch, 0);
     assert_int_equal(p.f->op_kernels[0], 4);
-    for (size_t k = 0; k < 4; k++) assert_int_equal(p.f->kernels[k].owner, 0);
+    for (size_t k = 0; k < 4; k++) assert_int_equal(ep_links_owner(p.f->links, p.f->kernels[k].event), 0);
     close_one(p);
 }
 
@@ -98,7 +98,7 @@ static void test_text_ids(void **state) {
     pair p = open_one("small/string_pids");
     assert_int_equal(p.f->devices[0].id, 0);
     assert_int_equal(p.t->lanes[p.t->lane[p.f->kernels[0].event]].stream, 7);
-    assert_int_equal(p.f->kernels[0].owner, 0);
+    assert_int_equal(ep_links_owner(p.f->links, p.f->kernels[0].event), 0);
     assert_int_equal(p.f->span_end_ns - p.f->span_start_ns, 50000); /* the profiler's own row is none of it */
     close_one(p);
     p = open_one("small/ids");

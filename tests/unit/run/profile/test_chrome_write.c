@@ -231,7 +231,7 @@ static void test_lanes(void **state) {
         bool bound = false;
         for (size_t k = 0; k < t->count && !bound; k++)
             bound = t->phase[k] == 'X' && t->ts[k] <= t->ts[i] && t->ts[i] <= t->ts[k] + t->dur[k] &&
-                    t->correlation[k] == t->correlation[i];
+                    ep_trace_correlation(t, k) == ep_trace_correlation(t, i);
         assert_true(bound);
     }
     assert_int_equal(flows, 8);

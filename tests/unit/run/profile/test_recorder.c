@@ -103,8 +103,8 @@ static void test_nesting(void **state) {
     assert_int_equal(t->kind[outer], EP_EVENT_REGION);
     assert_int_equal(t->kind[call], EP_EVENT_RUNTIME);
     assert_int_equal(t->kind[kernel], EP_EVENT_KERNEL);
-    assert_true(t->correlation[call] != 0);
-    assert_true(t->correlation[kernel] == t->correlation[call]);
+    assert_true(ep_trace_correlation(t, call) != 0);
+    assert_true(ep_trace_correlation(t, kernel) == ep_trace_correlation(t, call));
     assert_true(t->external_id[kernel] == t->external_id[addmm] && t->external_id[call] == t->external_id[addmm]);
     assert_true(t->external_id[linear] != t->external_id[addmm]);
     assert_true(t->lane[kernel] != t->lane[call]);

@@ -25,7 +25,7 @@ static void add(ep_trace *t, ep_event_kind kind, const char *name, uint32_t lane
     t->lane[i] = lane;
     t->ts[i] = us * 1000;
     t->dur[i] = dur_us * 1000;
-    t->correlation[i] = correlation;
+    assert_true(ep_trace_set_correlation(t, i, correlation));
 }
 
 /* linear (100 us) > addmm (90) > launch (80) with a kernel of 70; then gelu (30) > launch (20) with a kernel of 20;
