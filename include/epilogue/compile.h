@@ -18,11 +18,14 @@ extern "C" {
 typedef ep_status (*ep_fn)(ep_context *ctx, void *user, const ep_tensor *const *inputs, int input_count,
                            ep_tensor **outputs, int output_count);
 
+/* While an entry compiles, calls are answered by running the function eagerly: its pointwise part has the bits that the
+ * code will give. Under EP_ROUNDING_FEWEST eager's bits are others, so there the plan runs with its loop nests walked
+ * without code: slower, and with the rounding asked for (on a GPU such a call waits for the compiler). */
 typedef enum ep_wait { EP_WAIT_NEVER, EP_WAIT_ALWAYS } ep_wait;
 typedef enum ep_specialize { EP_SPECIALIZE_GENERIC, EP_SPECIALIZE_STATIC } ep_specialize;
 
 typedef struct ep_compile_options {
-    ep_wait wait;             /* NEVER: while an entry compiles, calls are answered by the eager path */
+    ep_wait wait;             /* NEVER: while an entry compiles, calls are answered by the eager path (see above) */
     ep_specialize specialize; /* STATIC: sizes are guarded and written into the code */
     bool no_disk_cache;
     const char *cache_dir;   /* NULL: the user's cache directory */

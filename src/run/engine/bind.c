@@ -190,9 +190,18 @@ ep_status ep_binding_advance(ep_compiled *c, ep_binding *b) {
     EP_TRY(set_sizes(c, b));
     EP_TRY(ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, c->kernels.interpret, &b->plan));
     free(b->loops);
+    ep_plan_destroy(b->meanwhile);
     b->loops = NULL;
+    b->meanwhile = NULL;
     b->state = EP_BINDING_READY;
     return EP_OK;
+}
+
+ep_status ep_binding_interpret(ep_compiled *c, ep_binding *b) {
+    if (b->meanwhile) return EP_OK;
+    for (size_t i = 0; i < b->kernel_count; i++) b->loops[i].name = b->kernels[i]->loop.name;
+    EP_TRY(set_sizes(c, b));
+    return ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, true, &b->meanwhile);
 }
 
 ep_status ep_compiled_bind(ep_compiled *c, const ep_tensor *const *inputs, ep_binding **out) {

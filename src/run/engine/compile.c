@@ -24,7 +24,9 @@ ep_status ep_compile_with(ep_context *ctx, ep_fn fn, void *user, int input_count
                        "a function of %d inputs and %d outputs; 0 to %d inputs and 1 to %d outputs", input_count,
                        output_count, EP_PLAN_INPUTS, EP_PLAN_OUTPUTS);
     if (!interpret && !ctx->ops.module_load)
-        return ep_fail(&ctx->err, EP_ERROR_UNSUPPORTED, "the %s backend cannot load generated kernels",
+        return ep_fail(&ctx->err, EP_ERROR_UNSUPPORTED,
+                       "the %s backend runs plain kernels only, so it has no compiled mode; a context without "
+                       "`reference` has",
                        ctx->backend.name);
     ep_compiled *c = calloc(1, sizeof *c);
     if (!c) return ep_fail(&ctx->err, EP_ERROR_OUT_OF_MEMORY, "a compiled function could not be allocated");
@@ -71,18 +73,22 @@ static ep_status grow_workspace(ep_compiled *c, int64_t bytes) {
     return EP_OK;
 }
 
-static ep_status run_plan(ep_compiled *c, const ep_binding *b, const ep_tensor *const *inputs, ep_tensor **outputs) {
-    int64_t need = ep_plan_workspace(b->plan);
+static ep_status run_this(ep_compiled *c, const ep_plan *plan, const ep_tensor *const *inputs, ep_tensor **outputs) {
+    int64_t need = ep_plan_workspace(plan);
     if (__builtin_expect(need > 0, 1) && (!c->workspace || (int64_t)c->workspace->bytes < need))
         EP_TRY(grow_workspace(c, need));
     const ep_probe *p = ep_probe_get();
     if (__builtin_expect(p == NULL, 1))
-        return ep_plan_run(b->plan, c->ctx, inputs, c->workspace ? c->workspace->data : NULL, outputs);
+        return ep_plan_run(plan, c->ctx, inputs, c->workspace ? c->workspace->data : NULL, outputs);
     ep_probe_span span = {.kind = EP_PROBE_PLAN, .name = "plan"};
     p->begin(p->self, &span);
-    ep_status s = ep_plan_run(b->plan, c->ctx, inputs, c->workspace ? c->workspace->data : NULL, outputs);
+    ep_status s = ep_plan_run(plan, c->ctx, inputs, c->workspace ? c->workspace->data : NULL, outputs);
     p->end(p->self);
     return s;
+}
+
+static ep_status run_plan(ep_compiled *c, const ep_binding *b, const ep_tensor *const *inputs, ep_tensor **outputs) {
+    return run_this(c, b->plan, inputs, outputs);
 }
 
 /* Under `fewest` eager's answer is another one, so it is only timed and thrown away. */
@@ -99,6 +105,13 @@ static ep_status run_undecided(ep_compiled *c, ep_binding *b, const ep_tensor *c
     return run_plan(c, b, inputs, outputs);
 }
 
+static const char *failed_kernel(const ep_binding *b) {
+    for (size_t i = 0; i < b->kernel_count; i++)
+        if (atomic_load_explicit(&b->kernels[i]->state, memory_order_acquire) == EP_KERNEL_FAILED)
+            return b->kernels[i]->err.message;
+    return "";
+}
+
 static ep_status wait_for_kernels(ep_compiled *c, ep_binding *b) {
     int64_t start = ep_clock_ns();
     ep_kernels_wait(&c->kernels);
@@ -106,15 +119,31 @@ static ep_status wait_for_kernels(ep_compiled *c, ep_binding *b) {
     return ep_binding_advance(c, b);
 }
 
+/* By eager, whose pointwise part has the bits that the code will give; under `fewest` it has not, and the loop nests are
+ * walked without code: slower, and the same answer as later. A device's memory the host can't walk, so there the call
+ * waits. */
+static ep_status answer_without_code(ep_compiled *c, ep_binding *b, const ep_tensor *const *inputs,
+                                     ep_tensor **outputs) {
+    bool exact = c->ctx->rounding == EP_ROUNDING_EAGER, host = c->ctx->device.kind == EP_DEVICE_CPU;
+    if (!exact && !host && b->state == EP_BINDING_PENDING) {
+        EP_TRY(wait_for_kernels(c, b));
+        if (b->state == EP_BINDING_READY) return run_plan(c, b, inputs, outputs);
+    }
+    if (!exact && !host)
+        return ep_fail(&c->ctx->err, EP_ERROR_COMPILER,
+                       "a kernel did not build, and eager does not round as `fewest` asks: %s", failed_kernel(b));
+    c->eager_calls++;
+    if (exact) return run_eager(c, inputs, outputs);
+    EP_TRY(ep_binding_interpret(c, b));
+    return run_this(c, b->meanwhile, inputs, outputs);
+}
+
 static ep_status answer(ep_compiled *c, ep_binding *b, const ep_tensor *const *inputs, ep_tensor **outputs) {
     if (b->state == EP_BINDING_PENDING) {
         EP_TRY(ep_binding_advance(c, b));
         if (b->state == EP_BINDING_PENDING && c->options.wait == EP_WAIT_ALWAYS) EP_TRY(wait_for_kernels(c, b));
     }
-    if (b->state != EP_BINDING_READY) {
-        c->eager_calls++;
-        return run_eager(c, inputs, outputs);
-    }
+    if (b->state != EP_BINDING_READY) return answer_without_code(c, b, inputs, outputs);
     if (!b->choice->decided) return run_undecided(c, b, inputs, outputs);
     if (b->choice->keep_eager && !(c->ctx->rounding != EP_ROUNDING_EAGER)) return run_eager(c, inputs, outputs);
     return run_plan(c, b, inputs, outputs);

@@ -30,6 +30,8 @@ ep_status ep_compile_with(ep_context *ctx, ep_fn fn, void *user, int input_count
 bool ep_compiled_settled(const ep_compiled *c);
 /* bind.c: capture, passes, loops, kernels, plan for these inputs. */
 ep_status ep_compiled_bind(ep_compiled *c, const ep_tensor *const *inputs, ep_binding **out);
+/* Makes b->meanwhile, if it is not there. */
+ep_status ep_binding_interpret(ep_compiled *c, ep_binding *b);
 /* Turns a pending binding whose kernels are there into a plan, or gives it up for eager. */
 ep_status ep_binding_advance(ep_compiled *c, ep_binding *b);
 

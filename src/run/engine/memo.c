@@ -23,6 +23,7 @@ ep_binding *ep_memo_find(ep_memo *m, int input_count, const ep_tensor *const *in
 void ep_binding_destroy(ep_binding *b) {
     if (!b) return;
     ep_plan_destroy(b->plan);
+    ep_plan_destroy(b->meanwhile);
     if (b->from) b->from->bindings--;
     free(b->symbols);
     free(b->facts);

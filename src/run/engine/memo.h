@@ -31,6 +31,8 @@ typedef struct ep_binding {
     ep_kernel **kernels;   /* by group */
     size_t kernel_count;
     ep_plan *plan;
+    ep_plan
+        *meanwhile; /* runs the loop nests without code, where eager's rounding would be another; NULL: not needed */
     ep_binding_state state;
     int entry;
     ep_choice *choice;

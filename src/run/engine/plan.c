@@ -6,9 +6,11 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
+#include "base/parallel.h"
 #include "base/probe.h"
 #include "dispatch.h"
 #include "replay.h"
+#include "run/backend/launch.h"
 
 typedef enum step_kind { STEP_GEMM, STEP_KERNEL, STEP_POINTWISE, STEP_COPY, STEP_REDUCE, STEP_NORM } step_kind;
 
@@ -348,16 +350,26 @@ static const ep_probe *product_span(const ep_probe *p, const step *s) {
     return p;
 }
 
+static void walk(void *user, int64_t begin, int64_t end) {
+    const step *s = user;
+    ep_loop_run(&s->kernel->loop, s->words, begin, end);
+}
+
+/* As the kernel's launch, so that a recording shows who did the work. */
+static ep_status interpret(ep_context *ctx, const step *s) {
+    ep_launch l = ep_launch_begin(s->kernel->name);
+    ep_parallel_for(s->items > 1 ? ctx->threads : 1, s->items, 1, walk, (void *)(uintptr_t)s);
+    ep_launch_end(&l, s->kernel->loop.work.flops, s->kernel->loop.work.bytes_read, s->kernel->loop.work.bytes_written);
+    return EP_OK;
+}
+
 static ep_status run_step(const ep_plan *plan, const step *s, ep_context *ctx) {
     ep_backend_ops *ops = &ctx->ops;
     ep_backend *b = &ctx->backend;
     switch (s->kind) {
     case STEP_GEMM: return ops->gemm(b, s->gemm, &ctx->err);
     case STEP_KERNEL:
-        if (plan->interpret) {
-            ep_loop_run(&s->kernel->loop, s->words, 0, s->items);
-            return EP_OK;
-        }
+        if (plan->interpret) return interpret(ctx, s);
         return ops->module_launch(b, s->kernel->function, s->kernel->name, s->words, s->word_count * sizeof(int64_t),
                                   &s->kernel->loop.work, s->items, &ctx->err);
     case STEP_POINTWISE: return ops->pointwise(b, s->op, s->count, s->in, &s->views[s->count], &ctx->err);

@@ -735,10 +735,36 @@ static void fewest_rounds_once(void **state) {
     OK(gelu_plus(few, NULL, (const ep_tensor *[]){fa, fb}, 2, &fy, 1));
     OK(ep_cast(few, fy, EP_DTYPE_BF16, &want));
     same(y, want);
+    ep_tensor_destroy(y);
+    ep_compiled *early; /* its code is never there: the answers are the same from the first call on */
+    setenv("EPILOGUE_CC", "/nowhere/cc", 1);
+    OK(ep_compile(few, gelu_plus, NULL, 2, 1, &(ep_compile_options){.no_disk_cache = true}, &early));
+    for (int i = 0; i < 3; i++) {
+        OK(ep_compiled_call(early, (const ep_tensor *[]){a, b}, &y));
+        same(y, want);
+        if (i < 2) ep_tensor_destroy(y);
+        OK(ep_compiled_wait(early));
+    }
+    unsetenv("EPILOGUE_CC");
+    ep_compile_stats s;
+    ep_compiled_stats(early, &s);
+    assert_int_equal(s.eager_calls, 3);
+    assert_int_equal(s.build_failures, 1);
+    ep_compiled_destroy(early);
     ep_tensor *all[] = {a, b, y, fa, fb, fy, want};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) ep_tensor_destroy(all[i]);
     ep_compiled_destroy(c);
     ep_context_destroy(few);
+}
+
+static void reference_contexts_say_why_not(void **state) {
+    (void)state;
+    ep_context *plain;
+    ep_compiled *c;
+    OK(ep_context_create(&(ep_context_options){.threads = 1, .reference = true}, NULL, &plain));
+    assert_int_equal(ep_compile(plain, gelu_plus, NULL, 2, 1, NULL, &c), EP_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(ep_context_error(plain)->message, "plain kernels only"));
+    ep_context_destroy(plain);
 }
 
 int main(void) {
@@ -761,6 +787,7 @@ int main(void) {
         cmocka_unit_test(new_sizes_capture_nothing),
         cmocka_unit_test(many_sizes_are_bounded_and_stay_compiled),
         cmocka_unit_test(fewest_rounds_once),
+        cmocka_unit_test(reference_contexts_say_why_not),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
