@@ -4,6 +4,7 @@
     trace_readers.py TRACE.json --epi build/epi [--only NAME...]
 
 json: json.load and nothing else.  hta: HolisticTraceAnalysis: its idle-time and kernel breakdown, as `explain` has them.
+tracelens: AMD's TraceLens (from its repository; PYTHONPATH says where): GPU timeline and the ops that launch kernels.
 perfetto: the trace processor of the perfetto package, which fetches its binary on first use.  epi: `epi explain --json`.
 """
 import argparse
@@ -23,6 +24,13 @@ t = TraceAnalysis(trace_files={0: os.path.join(d, 'rank0.json')}, trace_dir=d)
 t.get_gpu_kernel_breakdown(visualize=False)
 t.get_temporal_breakdown(visualize=False)
 shutil.rmtree(d)
+""",
+    "tracelens": """
+import sys
+from TraceLens import TreePerfAnalyzer
+t = TreePerfAnalyzer.from_file(sys.argv[1])
+t.get_df_gpu_timeline()
+t.get_df_kernel_launchers_summary(t.get_df_kernel_launchers())
 """,
     "perfetto": """
 import sys

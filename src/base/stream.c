@@ -307,9 +307,51 @@ static void free_out(ep_stream_out *o) {
     free(o);
 }
 
-/* A plain file is replaced by a rename; anything else there (a pipe, /dev/stdout) is written to directly. */
+/* The number of a file that is open already and goes by a name: /dev/stdout, /dev/fd/3; -1: none. */
+static int open_number(const char *path) {
+    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+    if (strcmp(path, "/dev/stdout") == 0) return 1;
+    if (strcmp(path, "/dev/stderr") == 0) return 2;
+    for (size_t i = 0; i < 2; i++) {
+        size_t n = strlen(folders[i]);
+        if (strncmp(path, folders[i], n) != 0) continue;
+        char *end;
+        long fd = strtol(path + n, &end, 10);
+        return end != path + n && *end == 0 && fd >= 0 && fd <= 65535 ? (int)fd : -1;
+    }
+    return -1;
+}
+
+/* Where a link points is what gets replaced, not the link. */
+static bool follow_link(ep_stream_out *o) {
+    struct stat st;
+    if (lstat(o->path, &st) != 0 || !S_ISLNK(st.st_mode)) return true;
+    char *target = realpath(o->path, NULL);
+    if (!target) return errno == ENOENT; /* it points at nothing yet: replaced as it is */
+    char *beside = malloc(strlen(target) + PART_SIZE);
+    if (!beside) {
+        free(target);
+        return false;
+    }
+    free(o->path);
+    free(o->beside);
+    o->path = target;
+    o->beside = beside;
+    return true;
+}
+
+/* A plain file is replaced by a rename; anything else there (a pipe, a file that is open by /dev/stdout) is written to
+ * directly: a rename would put a file in the place of the name. */
 static bool open_target(ep_stream_out *o) {
     struct stat st;
+    int number = open_number(o->path);
+    if (number >= 0) {
+        free(o->beside);
+        o->beside = NULL;
+        o->fd = fcntl(number, F_DUPFD_CLOEXEC, 3);
+        return o->fd >= 0;
+    }
+    if (!follow_link(o)) return false;
     if (stat(o->path, &st) == 0 && !S_ISREG(st.st_mode)) {
         free(o->beside);
         o->beside = NULL;

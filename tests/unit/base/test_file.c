@@ -4,7 +4,9 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -156,8 +158,35 @@ static int tear_down(void **state) {
     return system(command);
 }
 
+/* A link stays one: what it points at is replaced. A name of an open file is that file, and is never renamed over. */
+static void test_links(void **state) {
+    (void)state;
+    ep_error err;
+    struct stat st;
+    char target[600], link[600], name[32], seen[16] = {0};
+    snprintf(target, sizeof target, "%s", at("target"));
+    snprintf(link, sizeof link, "%s", at("link"));
+    assert_int_equal(ep_file_write(target, "old", 3, &err), EP_OK);
+    assert_int_equal(symlink(target, link), 0);
+    assert_int_equal(ep_file_write(link, "new", 3, &err), EP_OK);
+    assert_int_equal(lstat(link, &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    int fd = open(target, O_RDWR);
+    assert_true(fd >= 0);
+    assert_int_equal(read(fd, seen, sizeof seen), 3);
+    assert_string_equal(seen, "new");
+    snprintf(name, sizeof name, "/dev/fd/%d", fd);
+    assert_int_equal(ep_file_write(name, "er", 2, &err), EP_OK); /* goes on where the open file stands */
+    assert_int_equal(pread(fd, seen, sizeof seen, 0), 5);
+    assert_string_equal(seen, "newer");
+    close(fd);
+    unlink(link);
+    unlink(target);
+    assert_int_not_equal(ep_file_write("/dev/fd/60000", "x", 1, &err), EP_OK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_write_read), cmocka_unit_test(test_gzip),
-                                       cmocka_unit_test(test_stream_out)};
+                                       cmocka_unit_test(test_stream_out), cmocka_unit_test(test_links)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

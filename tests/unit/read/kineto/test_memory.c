@@ -1,6 +1,6 @@
 // ctest: slow
-/* A trace of 300 MB: memory stays below a fifth of it for reading and facts together and
- * 22 % of it with the whole of explain, and does not grow with the file when
+/* A trace of 300 MB: memory stays below 15 % of it for reading and facts together and
+ * 18 % of it with the whole of explain (a fixed 7 MB are in that), and does not grow with the file when
  * only a step is wanted. Each measurement runs in a process of its own. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,8 +70,8 @@ static void test_peak(void **state) {
     print_message("%.0f MB of trace: peak %.1f MB, %.1f %%; with explain %.1f MB; one step of it: %.1f MB\n",
                   (double)made.bytes / 1e6, (double)peak / 1e6, 100.0 * (double)peak / (double)made.bytes,
                   (double)whole / 1e6, (double)cut / 1e6);
-    assert_true(peak < made.bytes / 5);
-    assert_true(whole < made.bytes / 50 * 11);
+    assert_true(peak < made.bytes / 100 * 15);
+    assert_true(whole < made.bytes / 100 * 18);
     assert_true(cut < 16 << 20);
 }
 
