@@ -24,12 +24,13 @@
         }                                                                                                              \
     } while (0)
 
-enum { MAX_ROUNDS = 101, WAYS = 8 };
+enum { MAX_ROUNDS = 101, WAYS = 9 };
 typedef struct problem {
     int64_t m, dim, hidden;
     ep_dtype dtype;
     int threads;
     void *x, *wg, *wu, *wd, *g, *u, *h, *y;
+    void *handed; /* h as down packs it; NULL: a tensor between them */
     ep_packed *gate_up, *down;
     ep_tuned_scratch *scratch;
     dnnl_engine_t engine;
@@ -133,7 +134,8 @@ static void run_passes(const problem *p, const binding *gelu, const binding *mul
     CHECK(dnnl_primitive_execute(mul->primitive, p->stream, 3, m));
 }
 
-static void run_tuned(const problem *p, bool down) {
+static void run_tuned(const problem *p, bool down, bool block) {
+    void *handed = block ? p->handed : NULL;
     ep_tuned_call call = {.m = p->m, .dtype = p->dtype, .x_col = 1};
     if (down) {
         call.weights = p->down, call.x = p->h, call.x_row = p->hidden, call.out = p->y, call.out_row = p->dim;
@@ -141,6 +143,8 @@ static void run_tuned(const problem *p, bool down) {
         call.weights = p->gate_up, call.x = p->x, call.x_row = p->dim, call.out = p->h, call.out_row = p->hidden;
         call.act = EP_ACT_GELU_TANH;
     }
+    if (handed && down) call.x = handed, call.x_packed = true;
+    if (handed && !down) call.out = handed, call.out_packed = true;
     CHECK(ep_tuned_run(p->scratch, p->threads, &call, NULL));
 }
 
@@ -148,17 +152,17 @@ typedef struct ways {
     matmul any[3], plain[3];
     binding gelu, mul;
 } ways;
-enum { TUNED_BLOCK, TUNED_UP, TUNED_DOWN, ANY_BLOCK, ANY_UP, ANY_DOWN, PLAIN_BLOCK, PLAIN_UP };
-static const char *const way_names[WAYS] = {"tuned block",         "tuned gate+up",         "tuned down",
-                                            "oneDNN packed block", "oneDNN packed gate+up", "oneDNN packed down",
-                                            "oneDNN plain block",  "oneDNN plain gate+up"};
+enum { TUNED_BLOCK, TUNED_TENSOR, TUNED_UP, TUNED_DOWN, ANY_BLOCK, ANY_UP, ANY_DOWN, PLAIN_BLOCK, PLAIN_UP };
+static const char *const way_names[WAYS] = {"tuned block",        "tuned, h a tensor",   "tuned gate+up",
+                                            "tuned down",         "oneDNN packed block", "oneDNN packed gate+up",
+                                            "oneDNN packed down", "oneDNN plain block",  "oneDNN plain gate+up"};
 
 static void run_way(const problem *p, const ways *w, int way) {
     bool any = way == ANY_BLOCK || way == ANY_UP || way == ANY_DOWN;
     const matmul *mm = any ? w->any : w->plain;
     if (way <= TUNED_DOWN) {
-        if (way != TUNED_DOWN) run_tuned(p, false);
-        if (way != TUNED_UP) run_tuned(p, true);
+        if (way != TUNED_DOWN) run_tuned(p, false, way == TUNED_BLOCK);
+        if (way != TUNED_UP) run_tuned(p, true, way == TUNED_BLOCK);
         return;
     }
     if (way != ANY_DOWN) {
@@ -212,6 +216,8 @@ static void measure(problem *p, int rounds, double least) {
     CHECK(ep_tuned_pack(p->threads, &q, NULL, &p->gate_up));
     CHECK(ep_tuned_pack(p->threads, &qd, NULL, &p->down));
     CHECK(ep_tuned_scratch_create(NULL, &p->scratch));
+    size_t handed = ep_tuned_packed_x_bytes(p->gate_up, p->down, p->m);
+    p->handed = handed ? memset(ep_tuned_alloc(handed), 0, handed) : NULL;
     ways w;
     bool peers = p->dtype != EP_DTYPE_F16;
     for (int any = 0; any < 2 && peers; any++) {
@@ -221,7 +227,7 @@ static void measure(problem *p, int rounds, double least) {
         mm[2] = make_matmul(p, p->m, p->hidden, p->dim, p->h, p->wd, p->y, any);
     }
     if (peers) make_passes(p, &w.gelu, &w.mul);
-    int count = peers ? WAYS : 3;
+    int count = peers ? WAYS : 4;
     static double share[WAYS][MAX_ROUNDS], ratio[WAYS][MAX_ROUNDS], us[WAYS][MAX_ROUNDS], peaks[MAX_ROUNDS],
         reads[MAX_ROUNDS];
     for (int way = 0; way < count; way++) run_way(p, &w, way);
@@ -250,8 +256,8 @@ static void measure(problem *p, int rounds, double least) {
         printf("  %-24s %9.1f us  %5.1f %% of bound  x%.2f\n", way_names[way], median(us[way], rounds),
                median(share[way], rounds), median(ratio[way], rounds));
     fflush(stdout);
-    void *all[] = {p->x, p->wg, p->wu, p->wd, p->g, p->u, p->h, p->y};
-    for (int i = 0; i < 8; i++) free(all[i]);
+    void *all[] = {p->x, p->wg, p->wu, p->wd, p->g, p->u, p->h, p->y, p->handed};
+    for (int i = 0; i < 9; i++) free(all[i]);
     ep_tuned_pack_free(p->gate_up);
     ep_tuned_pack_free(p->down);
     ep_tuned_scratch_destroy(p->scratch);

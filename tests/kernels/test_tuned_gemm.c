@@ -171,6 +171,58 @@ static void every_isa_gives_the_same_bits(void **state) {
     ep_tuned_scratch_destroy(scratch);
 }
 
+static ep_packed *pack_for(const ep_tuned_row *row, int64_t k, int64_t n, const char *w0, const char *w1) {
+    ep_packed *p = NULL;
+    ep_pack_request q = {.dtype = row->dtype, .k = k, .n = n, .w0 = w0, .w1 = w1, .w0_row = k, .w0_col = 1};
+    q.w1_row = k, q.w1_col = 1;
+    assert_int_equal(ep_tuned_pack_with(row, 1, &q, NULL, &p), EP_OK);
+    return p;
+}
+
+/* Hidden values handed over as the second product packs them: the bits of a plain tensor in between. */
+static void packed_rows_between_two_products(void **state) {
+    (void)state;
+    static const int64_t shapes[][4] = {{32, 16, 30, 8}, {35, 40, 45, 33}, {300, 70, 353, 20},
+                                        {64, 33, 17, 5}, {15, 9, 3000, 7}, {70, 5, 9001, 40}};
+    ep_tuned_scratch *scratch = NULL;
+    int handed = 0;
+    assert_int_equal(ep_tuned_scratch_create(NULL, &scratch), EP_OK);
+    for (const ep_tuned_row *const *r = ep_tuned_rows; *r; r++)
+        for (int i = 0; i < 24 && row_runs(*r); i++) {
+            const int64_t *s = shapes[i % 6], m = s[0], k = s[1], n = s[2], out = s[3];
+            ep_dtype t = (*r)->dtype;
+            size_t size = ep_dtype_size(t);
+            bool pair = i / 6 % 2;
+            char *x = fill(t, m * k, false, 1), *w0 = fill(t, n * k, false, 0.3), *w1 = fill(t, n * k, false, 0.3);
+            char *wd = fill(t, out * n, false, 0.1), *bias = fill(t, n, false, 1);
+            ep_packed *first = pack_for(*r, k, n, w0, pair ? w1 : NULL), *down = pack_for(*r, n, out, wd, NULL);
+            size_t bytes = ep_tuned_packed_x_bytes(first, down, m);
+            char *y[2] = {malloc((size_t)(m * out) * size), malloc((size_t)(m * out) * size)};
+            for (int packed = 0; packed < 2 && bytes; packed++) {
+                size_t h_bytes = packed ? bytes : (size_t)(m * n) * size;
+                char *h = aligned_alloc(64, (h_bytes + 63) / 64 * 64);
+                memset(h, 0xff, h_bytes);
+                ep_tuned_call c = {.weights = first, .m = m, .x = x, .x_row = k, .x_col = 1, .dtype = t, .out = h};
+                c.out_row = n, c.out_packed = packed, c.act = EP_ACT_GELU_TANH, c.rounding = EP_ROUNDING_EAGER;
+                if (i < 12) c.bias0 = bias, c.bias0_stride = 1;
+                assert_int_equal(ep_tuned_run(scratch, 1 + i % 3, &c, NULL), EP_OK);
+                ep_tuned_call d = {
+                    .weights = down, .m = m, .x = h, .x_row = n, .x_col = 1, .dtype = t, .out = y[packed]};
+                d.out_row = out, d.x_packed = packed;
+                assert_int_equal(ep_tuned_run(scratch, 1 + i % 2, &d, NULL), EP_OK);
+                free(h);
+            }
+            if (bytes) assert_memory_equal(y[0], y[1], (size_t)(m * out) * size);
+            handed += bytes > 0;
+            ep_tuned_pack_free(first);
+            ep_tuned_pack_free(down);
+            char *all[] = {x, w0, w1, wd, bias, y[0], y[1]};
+            for (int a = 0; a < 7; a++) free(all[a]);
+        }
+    if (ep_cpu_get()->isa >= EP_ISA_AVX2) assert_true(handed >= 12);
+    ep_tuned_scratch_destroy(scratch);
+}
+
 static void bad_calls_are_refused(void **state) {
     (void)state;
     ep_error err;
@@ -218,6 +270,7 @@ int main(void) {
         cmocka_unit_test(denormals),
         cmocka_unit_test(rows_a_gibi_apart),
         cmocka_unit_test(every_isa_gives_the_same_bits),
+        cmocka_unit_test(packed_rows_between_two_products),
         cmocka_unit_test(bad_calls_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,6 +83,9 @@ typedef struct ep_tuned_call {
     int64_t out_row;
     ep_act act;
     ep_rounding rounding;
+    /* out, or x, is in the order that the packed kernels read x in: what tuned_hand gave the size of. Rows and columns of
+     * the tensor it stands for are as said above; x_row, x_col and out_row are not used for it. */
+    bool x_packed, out_packed;
     ep_tuned_hook hook; /* only where the backend's tuned_hooks says so; or NULL */
     void *hook_user;
     const char *hook_name;    /* of the kernel in traces; or NULL */
@@ -135,6 +138,8 @@ typedef struct ep_backend_ops {
     void (*pack_free)(ep_backend *b, ep_packed *p);
     int64_t (*pack_bytes)(const ep_packed *p);
     ep_status (*tuned)(ep_backend *b, const ep_tuned_call *call, ep_error *err);
+    /* Bytes of what a call with `first` may hand to one with `next` over m rows, packed (optional); 0: as a tensor. */
+    size_t (*tuned_hand)(const ep_packed *first, const ep_packed *next, int64_t m);
     /* Which way calls with this pack take and why, a line each (optional); returns the text's length. */
     size_t (*tuned_text)(const ep_packed *p, char *out, size_t size);
     bool tuned_hooks; /* tuned takes calls with a hook */

@@ -155,11 +155,18 @@ static ep_tuned_call new_call(const ep_block *b, const ep_packed *w, const ep_te
                            .rounding = b->ctx->rounding};
 }
 
-/* act(x gate) * (x up), or act(x up): the hidden values, as [rows, hidden]. */
-static ep_status run_hidden(ep_block *b, const ep_tensor *x, ep_tensor **out) {
+/* act(x gate) * (x up), or act(x up): the hidden values, as [rows, hidden] or as the next product packs them. */
+static ep_status run_hidden(ep_block *b, const ep_tensor *x, bool *packed, ep_tensor **out) {
     ep_context *ctx = b->ctx;
-    EP_TRY(ep_dispatch_result(ctx, b->dtype, 2, (int64_t[2]){x->sizes[0], b->hidden}, out));
+    int64_t rows = x->sizes[0], size = (int64_t)ep_dtype_size(b->dtype), bytes = 0;
+    if (ctx->ops.tuned_hand && rows > 0) bytes = (int64_t)ctx->ops.tuned_hand(b->packed_first, b->packed_down, rows);
+    *packed = bytes > 0;
+    if (*packed)
+        EP_TRY(ep_dispatch_result(ctx, b->dtype, 1, &(int64_t){bytes / size}, out));
+    else
+        EP_TRY(ep_dispatch_result(ctx, b->dtype, 2, (int64_t[2]){rows, b->hidden}, out));
     ep_tuned_call c = new_call(b, b->packed_first, x, *out);
+    c.out_packed = *packed;
     bool gated = b->kind == EP_BLOCK_GATED;
     set_bias(gated ? b->gate_bias : b->up_bias, &c.bias0, &c.bias0_stride);
     if (gated) set_bias(b->up_bias, &c.bias1, &c.bias1_stride);
@@ -167,10 +174,18 @@ static ep_status run_hidden(ep_block *b, const ep_tensor *x, ep_tensor **out) {
     return (*out)->numel ? ctx->ops.tuned(&ctx->backend, &c, &ctx->err) : EP_OK;
 }
 
-static ep_status run_last(ep_block *b, const ep_tensor *x, const ep_tensor *residual, ep_tensor *y) {
+/* h: the hidden values, packed for it or not; NULL in a linear block, whose only product reads x. */
+static ep_status run_last(ep_block *b, const ep_tensor *x, const ep_tensor *h, bool packed, const ep_tensor *residual,
+                          ep_tensor *y) {
     ep_context *ctx = b->ctx;
     bool one = b->kind == EP_BLOCK_LINEAR;
     ep_tuned_call c = new_call(b, one ? b->packed_first : b->packed_down, x, y);
+    if (h) {
+        c.x = h->data;
+        c.x_row = b->hidden;
+        c.x_col = 1;
+        c.x_packed = packed;
+    }
     set_bias(one ? b->up_bias : b->down_bias, &c.bias0, &c.bias0_stride);
     if (residual) {
         c.residual = residual->data;
@@ -182,11 +197,12 @@ static ep_status run_last(ep_block *b, const ep_tensor *x, const ep_tensor *resi
 static ep_status run(ep_block *b, const ep_tensor *x, const ep_tensor *residual, ep_tensor *y) {
     ep_context *ctx = b->ctx;
     ep_tensor rows, residual_rows, *x_copy = NULL, *r_copy = NULL, *h = NULL;
+    bool packed = false;
     if (y->numel == 0) return EP_OK;
     ep_status status = as_rows(ctx, x, false, &rows, &x_copy);
     if (status == EP_OK && residual) status = as_rows(ctx, residual, true, &residual_rows, &r_copy);
-    if (status == EP_OK && b->kind != EP_BLOCK_LINEAR) status = run_hidden(b, &rows, &h);
-    if (status == EP_OK) status = run_last(b, h ? h : &rows, residual ? &residual_rows : NULL, y);
+    if (status == EP_OK && b->kind != EP_BLOCK_LINEAR) status = run_hidden(b, &rows, &packed, &h);
+    if (status == EP_OK) status = run_last(b, &rows, h, packed, residual ? &residual_rows : NULL, y);
     ep_tensor_destroy(h);
     ep_tensor_destroy(x_copy);
     ep_tensor_destroy(r_copy);

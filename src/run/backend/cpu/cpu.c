@@ -79,6 +79,7 @@ const ep_backend_ops ep_backend_cpu = {
     .pack_free = ep_cpu_pack_free,
     .pack_bytes = ep_tuned_pack_bytes,
     .tuned = ep_cpu_tuned,
+    .tuned_hand = ep_tuned_hand_bytes,
     .tuned_text = ep_tuned_choice_text,
     .tuned_hooks = true,
     .pack_save = ep_tuned_pack_save,

@@ -73,7 +73,7 @@ static void add_tuned(list *l, ep_isa isa) {
                              .dtype = ep_dtype_name((*r)->dtype),
                              .isa = (*r)->isa_name,
                              .tile = (*r)->tile,
-                             .limits = "packed weights; measured against oneDNN by shape",
+                             .limits = "packed weights; measured against oneDNN",
                              .used = used,
                              .why = refused ? (*r)->unusable : passed_over((*r)->isa, isa, used)};
         add(l, &row);

@@ -109,6 +109,8 @@ struct ep_packed {
 
 /* tuned_choice.c: called once a pack is made from `q`. EPILOGUE_TUNED=kernels or =onednn decides without measuring. */
 void ep_tuned_choices_create(ep_packed *p, const ep_pack_request *q);
+/* As ep_tuned_packed_x_bytes, and 0 too where a choice is open or oneDNN's. */
+size_t ep_tuned_hand_bytes(const ep_packed *first, const ep_packed *next, int64_t m);
 /* A line for every choice that was measured; returns its length. */
 size_t ep_tuned_choice_text(const ep_packed *p, char *out, size_t size);
 
@@ -143,6 +145,8 @@ ep_status ep_tuned_pack_load(const char *path, bool verify, int count, ep_error 
 void ep_tuned_pack_describe(const ep_packed *p, ep_dtype *dtype, int64_t *k, int64_t *n, bool *pair);
 
 /* tuned_gemm.c: ep_tuned_call's formula; one kernel. */
+/* Bytes of m rows of x as `next` packs them, if a call with `first` can write them so; else 0. */
+size_t ep_tuned_packed_x_bytes(const ep_packed *first, const ep_packed *next, int64_t m);
 void ep_tuned_name(const ep_tuned_call *call, char out[128]); /* the kernel's name in traces */
 ep_status ep_tuned_run(ep_tuned_scratch *s, int threads, const ep_tuned_call *call, ep_error *err);
 

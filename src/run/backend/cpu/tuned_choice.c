@@ -117,11 +117,23 @@ ep_status ep_cpu_tuned(ep_backend *b, const ep_tuned_call *call, ep_error *err) 
     const ep_packed *w = call->weights;
     bool stored = w && w->pair && call->rounding == EP_ROUNDING_FEWEST && call->dtype != EP_DTYPE_F32;
     bool in_place = call->out == call->x || call->out == call->residual;
-    if (!w || !w->choices || call->hook || call->m < 1 || call->dtype != w->dtype || stored || in_place)
+    if (!w || !w->choices || call->hook || call->x_packed || call->out_packed || call->m < 1 ||
+        call->dtype != w->dtype || stored || in_place)
         return run_kernel(b, call, err);
     ep_tuned_choice *c = &w->choices[class_of(call->m)];
     if (!c->made && !ep_probe_get()) EP_TRY(measure(b, call, c, err));
     return c->way == EP_WAY_ONEDNN ? run_onednn(b, call, err) : run_kernel(b, call, err);
+}
+
+/* Our kernel is the way already, so that a call measures nothing. */
+static bool is_kernel(const ep_packed *p, int64_t m) {
+    if (!p->choices) return true;
+    const ep_tuned_choice *c = &p->choices[class_of(m)];
+    return c->made && c->way == EP_WAY_KERNEL;
+}
+
+size_t ep_tuned_hand_bytes(const ep_packed *first, const ep_packed *next, int64_t m) {
+    return is_kernel(first, m) && is_kernel(next, m) ? ep_tuned_packed_x_bytes(first, next, m) : 0;
 }
 
 size_t ep_tuned_choice_text(const ep_packed *p, char *out, size_t size) {

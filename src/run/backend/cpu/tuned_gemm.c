@@ -40,7 +40,8 @@ typedef struct job {
 
 /* What a thread works in. */
 typedef struct desk {
-    char *x;
+    const char *x;
+    int64_t x_chunks; /* from one row tile of x to the next */
     float *sums;
     char *products; /* for the hook: [product][block_rows][hook_panels * width] as the dtype */
     int64_t panel0; /* first panel of the products that are there */
@@ -148,6 +149,25 @@ static void pack_x(const job *j, int64_t m0, int64_t rows, int64_t chunk0, int64
     }
 }
 
+/* Where packed x holds column n0 of the row tile at m0. */
+static int64_t packed_offset(const ep_tuned_row *r, int64_t chunks, int64_t m0, int64_t n0) {
+    int64_t in_chunk = n0 % r->chunk_k * (int64_t)ep_dtype_size(r->dtype);
+    return (m0 / r->mr * chunks + n0 / r->chunk_k) * r->mr * r->a_bytes + in_chunk;
+}
+
+/* The result goes where the next call reads its packed x: whole panels, zeros behind the last column. */
+static void pack_tile(const job *j, ep_tile *t, int64_t m0, int64_t n0) {
+    const ep_tuned_row *r = j->row;
+    int64_t n = j->w->n, width = panel_width(j), size = (int64_t)ep_dtype_size(r->dtype);
+    t->cols = (int)width; /* sums behind the last column are zeros, and act(0) is 0 */
+    t->out = (char *)j->call->out + packed_offset(r, ceil_div(n, r->chunk_k), m0, n0);
+    t->out_row = r->a_bytes;
+    int64_t end = n0 % r->chunk_k + width;
+    if (n0 + width < n || end >= r->chunk_k) return;
+    for (int i = 0; i < t->rows; i++)
+        memset((char *)t->out + i * r->a_bytes + width * size, 0, (size_t)((r->chunk_k - end) * size));
+}
+
 static void store_tile(const job *j, int64_t m0, int rows, int64_t panel, const float *sums) {
     const ep_tuned_call *call = j->call;
     const ep_tuned_row *r = j->row;
@@ -159,7 +179,7 @@ static void store_tile(const job *j, int64_t m0, int rows, int64_t panel, const 
         .sums_row = 2 * r->half,
         .bias0 = j->bias[0] ? j->bias[0] + n0 : NULL,
         .bias1 = j->bias[1] ? j->bias[1] + n0 : NULL,
-        .out = (char *)call->out + (m0 * call->out_row + n0) * size,
+        .out = call->out_packed ? NULL : (char *)call->out + (m0 * call->out_row + n0) * size,
         .out_row = call->out_row * size,
         .residual = call->residual ? (const char *)call->residual + (m0 * call->residual_row + n0) * size : NULL,
         .residual_row = call->residual_row * size,
@@ -167,6 +187,7 @@ static void store_tile(const job *j, int64_t m0, int rows, int64_t panel, const 
         .rounding = call->rounding,
         .table = j->table,
     };
+    if (call->out_packed) pack_tile(j, &t, m0, n0);
     (j->w->pair ? r->gated : r->plain)(&t);
 }
 
@@ -220,7 +241,8 @@ static void sum_panel(const job *j, const desk *d, int64_t m0, int64_t rows, int
         int lines = (int)ceil_div(chunk_bytes / 64, tiles);
         for (int64_t t = 0; t < tiles; t++) {
             int in_tile = (int)min64(r->mr, rows - t * r->mr);
-            const char *a = d->x + (t * chunks + done) * r->mr * r->a_bytes, *ahead = b + bytes + t * lines * 64 * now;
+            const char *a = d->x + (t * d->x_chunks + done) * r->mr * r->a_bytes,
+                       *ahead = b + bytes + t * lines * 64 * now;
             float *c = sums + t * r->mr * 2 * r->half;
             bool fetch = ahead < b + 2 * bytes && ahead + lines * 64 * now <= end;
             r->acc(in_tile, now, a, b, c, chunk0 + done == 0, ahead, fetch ? lines : 0);
@@ -243,12 +265,25 @@ static void sum_panels(const job *j, desk *d, int64_t m0, int64_t rows, int64_t 
     for (int i = 0; i < j->pack_count; i++) sum_panel(j, d, m0, rows, panel, i, chunk0, chunks, sums + i * panel_sums);
 }
 
+/* Chunks of x for a block: where they lie, or packed into the thread's scratch. */
+static void take_x(const job *j, desk *d, int64_t m0, int64_t rows, int64_t chunk0, int64_t chunks, char *scratch) {
+    const ep_tuned_row *r = j->row;
+    if (j->call->x_packed) {
+        d->x_chunks = j->w->chunks;
+        d->x = (const char *)j->call->x + packed_offset(r, d->x_chunks, m0, chunk0 * r->chunk_k);
+        return;
+    }
+    pack_x(j, m0, rows, chunk0, chunks, scratch);
+    d->x = scratch;
+    d->x_chunks = chunks;
+}
+
 static void run_block(const job *j, int64_t block, int64_t panel0, int64_t panel1, char *scratch) {
     int64_t m0 = block * j->block_rows, rows = min64(j->block_rows, j->call->m - m0), chunks = j->w->chunks;
-    desk d = {.x = scratch, .sums = (float *)(void *)(scratch + j->x_bytes), .panel1 = panel1};
+    desk d = {.sums = (float *)(void *)(scratch + j->x_bytes), .panel1 = panel1};
     d.products = scratch + j->x_bytes + j->sum_bytes;
     if (chunks <= j->super) {
-        pack_x(j, m0, rows, 0, chunks, d.x);
+        take_x(j, &d, m0, rows, 0, chunks, scratch);
         d.panel0 = panel0;
         for (int64_t p = panel0; p < panel1; p++) sum_panels(j, &d, m0, rows, p, 0, chunks, d.sums);
         return;
@@ -258,7 +293,7 @@ static void run_block(const job *j, int64_t block, int64_t panel0, int64_t panel
         d.panel1 = min64(g + j->group, panel1);
         for (int64_t c = 0; c < chunks; c += j->super) {
             int64_t now = min64(j->super, chunks - c);
-            pack_x(j, m0, rows, c, now, d.x);
+            take_x(j, &d, m0, rows, c, now, scratch);
             d.panel0 = g;
             for (int64_t p = g; p < d.panel1; p++) sum_panels(j, &d, m0, rows, p, c, now, d.sums + (p - g) * all_sums);
         }
@@ -312,6 +347,15 @@ static ep_status check_hook(const ep_tuned_call *call, ep_error *err) {
     return EP_OK;
 }
 
+size_t ep_tuned_packed_x_bytes(const ep_packed *first, const ep_packed *next, int64_t m) {
+    const ep_tuned_row *r = first->row;
+    int64_t width = first->pair ? r->half : 2 * r->half, bytes;
+    if (next->row != r || next->k != first->n || m < r->mr || first->n == 0) return 0;
+    if (r->a_bytes != 64 || r->chunk_k % width != 0) return 0;
+    if (__builtin_mul_overflow(ceil_div(m, r->mr) * r->mr * r->a_bytes, next->chunks, &bytes)) return 0;
+    return (size_t)bytes;
+}
+
 static ep_status check_call(const ep_tuned_call *call, ep_error *err) {
     const ep_packed *w = call->weights;
     if (!w) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "a tuned call needs packed weights");
@@ -323,6 +367,9 @@ static ep_status check_call(const ep_tuned_call *call, ep_error *err) {
         return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "activation %d is unknown", (int)call->act);
     if (w->pair && call->residual)
         return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "a gate and up pair takes no residual");
+    bool packs = call->x_packed || call->out_packed;
+    if (packs && (call->hook || w->row->a_bytes != 64 || (call->out_packed && call->residual)))
+        return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "this call can't take or give packed rows");
     return check_hook(call, err);
 }
 

@@ -5,8 +5,6 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include <immintrin.h>
-
 #include "base/simd/simd_avx512.h"
 #include "base/simd/vmath.h"
 #include "run/backend/cpu/tuned.h"
@@ -88,14 +86,49 @@ static void acc16(int64_t chunks, const char *a, const char *b, float *c, bool f
     _tile_stored(1, c + 16, 128);
 }
 
+/* 1 to 4 rows: weights stream from memory, so that vectors are fast enough, and of x they read the rows that exist and
+ * not 16. */
+static inline __attribute__((always_inline)) void acc_few(const int rows, int64_t chunks, const char *a, const char *b,
+                                                          float *c, bool first, const char *ahead, int lines) {
+    __m512 s0[4], s1[4];
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+        s0[r] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(c + r * 32);
+        s1[r] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(c + r * 32 + 16);
+    }
+    for (int64_t i = 0; i < chunks; i++, a += 2048)
+        for (int q = 0; q < 16; q++, b += 128) {
+            if (2 * q < lines) __builtin_prefetch(ahead, 0, 2);
+            if (2 * q + 1 < lines) __builtin_prefetch(ahead + 64, 0, 2);
+            ahead += 2 * q + 1 < lines ? 128 : 0;
+            __m512bh b0 = (__m512bh)_mm512_load_si512(b), b1 = (__m512bh)_mm512_load_si512(b + 64);
+#pragma GCC unroll 4
+            for (int r = 0; r < rows; r++) {
+                int x;
+                memcpy(&x, a + r * 64 + q * 4, 4);
+                __m512bh v = (__m512bh)_mm512_set1_epi32(x);
+                s0[r] = _mm512_dpbf16_ps(s0[r], v, b0);
+                s1[r] = _mm512_dpbf16_ps(s1[r], v, b1);
+            }
+        }
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+        _mm512_storeu_ps(c + r * 32, s0[r]);
+        _mm512_storeu_ps(c + r * 32 + 16, s1[r]);
+    }
+}
+
 /* The tile instructions' memory is not in their intrinsics' constraints; the barriers keep stores on their side. */
 static void acc(int rows, int64_t chunks, const void *a, const void *b, float *c, bool first, const char *ahead,
                 int lines) {
     __asm__ volatile("" ::: "memory");
-    if (rows > 16)
-        acc32(chunks, a, b, c, first, ahead, lines);
-    else
-        acc16(chunks, a, b, c, first, ahead, lines);
+    switch (rows) {
+    case 1: acc_few(1, chunks, a, b, c, first, ahead, lines); break;
+    case 2: acc_few(2, chunks, a, b, c, first, ahead, lines); break;
+    case 3: acc_few(3, chunks, a, b, c, first, ahead, lines); break;
+    case 4: acc_few(4, chunks, a, b, c, first, ahead, lines); break;
+    default: (rows > 16 ? acc32 : acc16)(chunks, a, b, c, first, ahead, lines); break;
+    }
     __asm__ volatile("" ::: "memory");
 }
 
