@@ -148,8 +148,9 @@ static void begin_span(converter *c, const ep_record *head) {
     ep_op op_number;
     if (kind == EP_PROBE_OP && ep_op_parse(name, &op_number) == EP_OK) name = ep_op_get(op_number)->aten;
     if (kind == EP_PROBE_LAUNCH && !ep_runtime_is_launch(name)) name = "epLaunchKernel";
+    bool driver = kind == EP_PROBE_LAUNCH && strncmp(name, "cuLaunch", 8) == 0;
     int64_t ts = ep_clock_to_ns(head->ticks) - c->base;
-    uint32_t row = append(c, name, span_kinds[kind].category, span_kinds[kind].kind, ts);
+    uint32_t row = append(c, name, driver ? "cuda_driver" : span_kinds[kind].category, span_kinds[kind].kind, ts);
     if (!ep_grow(&c->open, &c->open_cap, c->depth + 1, sizeof *c->open)) c->failed = true;
     if (c->failed) return;
     uint64_t op = c->depth ? c->open[c->depth - 1].op : 0;

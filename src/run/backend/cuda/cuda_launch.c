@@ -134,7 +134,7 @@ ep_status cuda_run_function(cuda_state *s, cu_function function, const cuda_laun
     const ep_probe *p = ep_probe_get();
     if (!p) return launch_now(s, function, l, params, err);
     cuda_probe_mark mark;
-    cuda_probe_begin(s, p, l->name, &mark);
+    cuda_probe_begin(s, p, "cuLaunchKernelEx", &mark); /* the call, as CUPTI and Kineto name it */
     ep_status status = launch_now(s, function, l, params, err);
     cuda_probe_end(s, p, l, &mark);
     return status;
