@@ -2,7 +2,7 @@
 """What torch.compile (inductor, CPU) costs beside Epilogue's compiled mode: the first call, the longest call while sizes
 shift, host time of one Linear, and the fused kernel.
 
-    compile_latency.py LIBEPILOGUE.so BENCH_COMPILE [--threads N] [--calls N] [--json] [first] [shift] [host] [kernel]
+    compile_latency.py LIBEPILOGUE.so BENCH_COMPILE [--threads N] [--calls N] [--only POLICY] [--json] [first] [shift] [host] [kernel]
 
 Every first call and every run of shifting sizes is a process of its own, with a cache folder of its own (TORCHINDUCTOR_
 CACHE_DIR; ours through `bench_compile --child`); "warm" is a second process with the same folder. The block is geglu, bf16
@@ -29,6 +29,7 @@ p.add_argument("bench")
 p.add_argument("what", nargs="*", default=["first", "shift", "host", "kernel"])
 p.add_argument("--threads", type=int, default=2)
 p.add_argument("--calls", type=int, default=200)
+p.add_argument("--only", choices=["static", "auto", "dynamic"], help="of torch.compile's policies")
 p.add_argument("--json", action="store_true")
 p.add_argument("--child", nargs=2, metavar=("WHAT", "DYNAMIC"), help="internal: print one JSON list")
 args = p.parse_args()
@@ -104,7 +105,7 @@ def our_child(*words):
 
 def first():
     print("first compiled call of a process, ms (the eager call before it, the first, the one after it)")
-    for dynamic in ("static", "dynamic"):
+    for dynamic in [args.only] if args.only else ("static", "dynamic"):
         with tempfile.TemporaryDirectory() as folder:
             for cache in ("empty cache", "filled cache"):
                 eager, call, after = torch_child("first", dynamic, folder)
@@ -117,7 +118,8 @@ def first():
 
 def shift():
     print(f"{args.calls} calls, batch drawn from 1..64, empty cache, each way in a process of its own, ms")
-    ways = [(f"torch.compile dynamic={v}", "shift", d) for d, v in DYNAMIC.items()] + [("torch eager", "shift", "eager")]
+    ways = [(f"torch.compile dynamic={v}", "shift", d) for d, v in DYNAMIC.items()
+            if args.only in (None, d)] + [("torch eager", "shift", "eager")]
     for name, what, dynamic in ways:
         with tempfile.TemporaryDirectory() as folder:
             ms = torch_child(what, dynamic, folder)

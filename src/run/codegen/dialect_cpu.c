@@ -112,14 +112,20 @@ static bool streams(const ep_loop_operand *o) {
     return o->output && o->walk == EP_WALK_NEXT && ep_dtype_is_float(o->dtype);
 }
 
+static bool any_streams(const ep_loop *l) {
+    for (int k = 0; k < l->operand_count; k++)
+        if (streams(&l->operands[k])) return true;
+    return false;
+}
+
 /* Whether item `piece` of a row is stored past the caches: a large whole, and whole vectors' addresses. */
 static void declare_streams(ep_text *t, const ep_loop *l) {
     for (int k = 0; k < l->operand_count; k++) {
         if (!streams(&l->operands[k])) continue;
         ep_text_printf(t, "        const int past%d = n", k);
         for (int i = 0; i < l->outer; i++) ep_text_printf(t, " * d%d", i);
-        ep_text_printf(t, " >= %ld && ((unsigned long)p%d & 63) == 0;\n",
-                       (long)STREAM_BYTES / (long)ep_dtype_size(l->operands[k].dtype), k);
+        ep_text_printf(t, " >= %ld && ((unsigned long)p%d & 63) == 0;\n        past |= past%d;\n",
+                       (long)STREAM_BYTES / (long)ep_dtype_size(l->operands[k].dtype), k, k);
     }
 }
 
@@ -134,6 +140,7 @@ static void open_kernel(ep_text *t, const ep_loop *l) {
         for (int i = 1; i < l->outer; i++) ep_text_printf(t, " + i%d * p%d_s%d", i, k, i);
         ep_text_add(t, ";\n");
     }
+    if (any_streams(l)) ep_text_add(t, "    int past = 0; /* has anything been stored past the caches? */\n");
     ep_text_add(t, "    for (long item = begin; item < end; item++) {\n"
                    "        const long first = piece * chunk, last = first + chunk < n ? first + chunk : n;\n"
                    "        long i;\n");
@@ -152,12 +159,7 @@ static void close_kernel(ep_text *t, const ep_loop *l) {
         if (i > 0) ep_text_printf(t, "        if (++i%d < d%d) continue;\n        i%d = 0;\n", i, i, i);
     }
     ep_text_add(t, "    }\n");
-    for (int k = 0; k < l->operand_count; k++)
-        if (streams(&l->operands[k])) {
-            ep_text_add(t, "    v_stream_end();\n");
-            break;
-        }
-    ep_text_add(t, "}\n");
+    ep_text_add(t, any_streams(l) ? "    if (past) v_stream_end();\n}\n" : "}\n");
 }
 
 static bool needs_tail(ep_isa isa) {

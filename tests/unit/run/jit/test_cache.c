@@ -2,10 +2,12 @@
 /* The kernel cache: whole entries or none, whatever happens to the folder. */
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -171,6 +173,33 @@ static void a_folder_that_cannot_be_used_is_no_cache(void **state) {
     }
 }
 
+/* A write that fails in the middle, as on a full disk: nothing is stored, nothing is left behind. */
+static void a_full_disk_stores_nothing(void **state) {
+    (void)state;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        char image[5000];
+        ep_cache *c;
+        ep_error err = {0};
+        memset(image, 'i', sizeof image);
+        signal(SIGXFSZ, SIG_IGN);
+        if (setrlimit(RLIMIT_FSIZE, &(struct rlimit){1000, 1000}) != 0) _exit(77);
+        if (ep_cache_open(dir, 0, NULL, &c) != EP_OK) _exit(1);
+        if (ep_cache_store(c, key_of(1), image, sizeof image, "", 0, &err) != EP_ERROR_CACHE) _exit(2);
+        if (!strstr(err.message, "cannot be written")) _exit(3);
+        if (load(c, key_of(1), NULL) != EP_ERROR_NOT_FOUND) _exit(4);
+        if (store(c, key_of(2), "small") != EP_OK || load(c, key_of(2), "small") != EP_OK) _exit(5);
+        ep_cache_close(c);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) skip();
+    assert_int_equal(WEXITSTATUS(status), 0); /* and remove_dir finds no stray file */
+}
+
 static void child(int n) {
     ep_cache *c;
     if (ep_cache_open(dir, 0, NULL, &c) != EP_OK) _exit(1);
@@ -213,6 +242,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(damage_is_found_and_removed, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(the_oldest_go_when_it_is_full, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_folder_that_cannot_be_used_is_no_cache, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_full_disk_stores_nothing, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(many_processes_never_see_half_an_entry, make_dir, remove_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
