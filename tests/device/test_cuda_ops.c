@@ -217,6 +217,11 @@ static void blocks(void **state) {
     for (int round = 0; round < 150; round++) {
         ep_dtype dtype = floats[rnd(3)];
         int64_t m = sizes[rnd(count)], dim = sizes[rnd(count)], hidden = sizes[rnd(count)];
+        if (round % 10 == 0) { /* more tiles than multiprocessors, so that kernels walk on */
+            hidden = 9000 + (int64_t)rnd(2);
+            dim = sizes[rnd(10)];
+            m = sizes[rnd(13)];
+        }
         ep_act act = (ep_act)(1 + rnd(4));
         bool bias = rnd(2), gate = rnd(3) > 0, residual = rnd(2);
         ep_error e;

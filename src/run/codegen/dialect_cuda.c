@@ -11,19 +11,33 @@ static const char text[] =
     "#define K(x) ((float)(x))\n"
     "#define EP_FN static __device__ __forceinline__\n"
     "template <int N> struct ep_words { long long a[N]; };\n"
+    "/* raw: as stored. at: element k of packed words; pack: the other way round. Packed conversions run at full "
+    "rate,\n"
+    " * single ones on the unit that also makes exponentials. */\n"
     "struct ep_f32 { enum { SIZE = 4 }; typedef float raw;\n"
     "    EP_FN float widen(raw v) { return v; }\n"
-    "    EP_FN raw narrow(float v) { return v; } };\n"
-    "struct ep_bf16 { enum { SIZE = 2 }; typedef unsigned short raw;\n"
-    "    EP_FN float widen(raw v) { return __uint_as_float((unsigned)v << 16); }\n"
-    "    EP_FN raw narrow(float v) { raw h; asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(v)); return h; } };\n"
-    "struct ep_f16 { enum { SIZE = 2 }; typedef unsigned short raw;\n"
-    "    EP_FN float widen(raw v) { float f; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f) : \"h\"(v)); return f; }\n"
-    "    EP_FN raw narrow(float v) { raw h; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(v)); return h; } };\n"
+    "    EP_FN float at(const unsigned *h, int k) { return __uint_as_float(h[k]); }\n"
+    "    template <int W> EP_FN void pack(unsigned *h, const float (&y)[W]) {\n"
+    "        _Pragma(\"unroll\") for (int k = 0; k < W; k++) h[k] = __float_as_uint(y[k]); } };\n"
+    "#define EP_HALF(convert) \\\n"
+    "    enum { SIZE = 2 }; typedef unsigned short raw; \\\n"
+    "    EP_FN unsigned two(float lo, float hi) { \\\n"
+    "        unsigned h; asm(convert \" %0, %1, %2;\" : \"=r\"(h) : \"f\"(hi), \"f\"(lo)); return h; } \\\n"
+    "    EP_FN float round(float x) { return widen((raw)two(x, 0.0f)); } \\\n"
+    "    template <int W> EP_FN void pack(unsigned *h, const float (&y)[W]) { \\\n"
+    "        _Pragma(\"unroll\") for (int k = 0; k < W; k += 2) h[k / 2] = two(y[k], k + 1 < W ? y[k + 1] : 0.0f); }\n"
+    "struct ep_bf16 { EP_HALF(\"cvt.rn.bf16x2.f32\")\n"
+    "    EP_FN float at(const unsigned *h, int k) {\n"
+    "        return __uint_as_float(k % 2 ? h[k / 2] & 0xffff0000u : h[k / 2] << 16); }\n"
+    "    EP_FN float widen(raw v) { return __uint_as_float((unsigned)v << 16); } };\n"
+    "struct ep_f16 { EP_HALF(\"cvt.rn.f16x2.f32\")\n"
+    "    EP_FN float at(const unsigned *h, int k) { return widen((raw)(h[k / 2] >> k % 2 * 16)); }\n"
+    "    EP_FN float widen(raw v) { float f; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f) : \"h\"(v)); return f; } };\n"
     "struct ep_bool { enum { SIZE = 1 }; typedef unsigned char raw;\n"
+    "    EP_FN float at(const unsigned *h, int k) { return (float)(h[k / 4] >> k % 4 * 8 & 0xff); }\n"
     "    EP_FN float widen(raw v) { return v; } };\n"
-    "#define v_round_bf16(x) ep_bf16::widen(ep_bf16::narrow(x))\n"
-    "#define v_round_f16(x) ep_f16::widen(ep_f16::narrow(x))\n"
+    "#define v_round_bf16(x) ep_bf16::round(x)\n"
+    "#define v_round_f16(x) ep_f16::round(x)\n"
     "EP_FN float v_abs(float x) { return fabsf(x); }\n"
     "EP_FN float v_sqrt(float x) { return sqrtf(x); }\n"
     "EP_FN float v_exp(float x) { return expf(x); }\n"
@@ -41,33 +55,40 @@ static const char text[] =
     "}\n"
     "EP_FN float v_gelu_erf(float x) { return 0.5f * x * (1.0f + erff(x * 0.7071067812f)); }\n"
     "EP_FN float v_silu(float x) { return x * ep_rcp(1.0f + ep_exp2(-1.4426950409f * x)); }\n"
-    "/* Eight adjacent elements: whole 16-byte words if they are all there and aligned, else one by one. */\n"
-    "template <class T, int W> EP_FN void ep_load(float (&x)[W], const char *p, int m) {\n"
-    "    if (W * T::SIZE % 16 == 0 && m == W && ((unsigned long long)p & 15) == 0) {\n"
-    "        union { uint4 w[W * T::SIZE / 16 + 1]; typename T::raw v[W]; } t;\n"
-    "        _Pragma(\"unroll\") for (int k = 0; k < W * T::SIZE / 16; k++) t.w[k] = ((const uint4 *)p)[k];\n"
-    "        _Pragma(\"unroll\") for (int k = 0; k < W; k++) x[k] = T::widen(t.v[k]);\n"
-    "    } else {\n"
-    "        _Pragma(\"unroll\") for (int k = 0; k < W; k++)\n"
-    "            x[k] = k < m ? T::widen(((const typename T::raw *)p)[k]) : 0.0f;\n"
+    "/* W adjacent elements, kept as they were loaded, so that all loads are on their way before one is used: whole\n"
+    " * words if they are all there and aligned, else one by one. What is read need not stay in the L2; what is\n"
+    " * written may be read soon. */\n"
+    "#define EP_WHOLE(p, m) ((m) == W && ((unsigned long long)(p) & 15) == 0)\n"
+    "template <class T, int W> struct ep_vec {\n"
+    "    enum { WORDS = W * T::SIZE / 16 };\n"
+    "    union { uint4 w[WORDS + 1]; unsigned h[(W * T::SIZE + 3) / 4]; typename T::raw v[W]; };\n"
+    "    __device__ __forceinline__ ep_vec() {}\n"
+    "    __device__ __forceinline__ ep_vec(const char *p, int m) {\n"
+    "        if (WORDS * 16 == W * T::SIZE && EP_WHOLE(p, m)) {\n"
+    "            _Pragma(\"unroll\") for (int k = 0; k < WORDS; k++) w[k] = __ldcs((const uint4 *)p + k);\n"
+    "        } else {\n"
+    "            _Pragma(\"unroll\") for (int k = 0; k < W; k++) v[k] = k < m ? ((const typename T::raw *)p)[k] : "
+    "typename T::raw();\n"
+    "        }\n"
     "    }\n"
-    "}\n"
+    "    __device__ __forceinline__ float operator[](int k) const { return T::at(h, k); }\n"
+    "};\n"
     "template <class T, int W> EP_FN void ep_gather(float (&x)[W], const char *p, long long step, int m) {\n"
     "    _Pragma(\"unroll\") for (int k = 0; k < W; k++)\n"
     "        x[k] = k < m ? T::widen(*(const typename T::raw *)(p + k * step)) : 0.0f;\n"
     "}\n"
     "template <class T, int W> EP_FN void ep_store(char *p, const float (&y)[W], int m) {\n"
-    "    if (W * T::SIZE % 16 == 0 && m == W && ((unsigned long long)p & 15) == 0) {\n"
-    "        union { uint4 w[W * T::SIZE / 16 + 1]; typename T::raw v[W]; } t;\n"
-    "        _Pragma(\"unroll\") for (int k = 0; k < W; k++) t.v[k] = T::narrow(y[k]);\n"
-    "        _Pragma(\"unroll\") for (int k = 0; k < W * T::SIZE / 16; k++) ((uint4 *)p)[k] = t.w[k];\n"
+    "    ep_vec<T, W> t;\n"
+    "    T::pack(t.h, y);\n"
+    "    if (t.WORDS * 16 == W * T::SIZE && EP_WHOLE(p, m)) {\n"
+    "        _Pragma(\"unroll\") for (int k = 0; k < t.WORDS; k++) ((uint4 *)p)[k] = t.w[k];\n"
     "    } else {\n"
     "        _Pragma(\"unroll\") for (int k = 0; k < W; k++)\n"
-    "            if (k < m) ((typename T::raw *)p)[k] = T::narrow(y[k]);\n"
+    "            if (k < m) ((typename T::raw *)p)[k] = t.v[k];\n"
     "    }\n"
     "}\n"
     "template <class T> EP_FN float ep_once(const char *p) { return T::widen(*(const typename T::raw *)p); }\n"
-    "template <class T> EP_FN void ep_put(char *p, float v) { *(typename T::raw *)p = T::narrow(v); }\n"
+    "template <class T> EP_FN void ep_put(char *p, float v) { const float y[1] = {v}; ep_store<T, 1>(p, y, 1); }\n"
     "struct ep_sum { EP_FN float start() { return 0.0f; } EP_FN float join(float a, float b) { return a + b; } };\n"
     "struct ep_top { EP_FN float start() { return __int_as_float(0xff800000); }\n"
     "    EP_FN float join(float a, float b) { return a != a || a > b ? a : b; } };\n"
@@ -106,13 +127,10 @@ static void open_kernel(ep_text *t, const ep_loop *l) {
                        "    for (long long item = (long long)blockIdx.x * blockDim.x + threadIdx.x; item < items; "
                        "item += threads) {\n");
     ep_emit_arguments(t, l, "long long", "words.a", "char *");
-    ep_text_add(t, "        long long row, piece;\n"
-                   "        if (items <= 0x7fffffff) { /* 64-bit division is slow */\n"
-                   "            row = (unsigned)item / (unsigned)pieces;\n"
-                   "            piece = (unsigned)item % (unsigned)pieces;\n"
-                   "        } else {\n"
-                   "            row = item / pieces;\n"
-                   "            piece = item % pieces;\n"
+    ep_text_add(t, "        long long row = 0, piece = item;\n"
+                   "        if (items != pieces) { /* more than one row; 64-bit division is slow */\n"
+                   "            row = items <= 0x7fffffff ? (unsigned)item / (unsigned)pieces : item / pieces;\n"
+                   "            piece = item - row * pieces;\n"
                    "        }\n");
     for (int i = l->outer - 1; i > 0; i--)
         ep_text_printf(t, "        const long long i%d = row %% d%d;\n        row /= d%d;\n", i, i, i);
@@ -122,7 +140,6 @@ static void open_kernel(ep_text *t, const ep_loop *l) {
         for (int i = 1; i < l->outer; i++) ep_text_printf(t, " + i%d * p%d_s%d", i, k, i);
         ep_text_add(t, ";\n");
     }
-    ep_text_add(t, "        const long long first = piece * chunk, last = first + chunk < n ? first + chunk : n;\n");
 }
 
 static void close_kernel(ep_text *t, const ep_loop *l) {
@@ -137,8 +154,10 @@ static void walk_open(ep_text *t, const ep_loop *l, ep_isa isa, bool tail) {
         ep_text_add(t, "        for (long long i = threadIdx.x; i < n; i += 256) {\n"
                        "            enum { W = 1 };\n            const int m = 1;\n");
     else
-        ep_text_add(t, "        {\n            enum { W = 8 };\n            const long long i = first;\n"
-                       "            const int m = (int)(last - first);\n");
+        ep_text_printf(t,
+                       "        {\n            enum { W = %d };\n            const long long i = piece * W;\n"
+                       "            const int m = n - i < W ? (int)(n - i) : W;\n",
+                       EP_LOOP_DEVICE_CHUNK);
 }
 
 static void walk_close(ep_text *t, const ep_loop *l) {
@@ -167,8 +186,7 @@ static void load(ep_text *t, const ep_loop *l, const ep_stmt *s, int number, boo
                        "            float x%d[W];\n            ep_gather<ep_%s>(x%d, p%d + i * p%d_s%d, p%d_s%d, m);\n",
                        k, type, k, k, k, l->outer, k, l->outer);
     else
-        ep_text_printf(t, "            float x%d[W];\n            ep_load<ep_%s>(x%d, p%d + i * %d, m);\n", k, type, k,
-                       k, size);
+        ep_text_printf(t, "            const ep_vec<ep_%s, W> x%d(p%d + i * %d, m);\n", type, k, k, size);
 }
 
 static void store(ep_text *t, const ep_loop *l, const ep_stmt *s, const char *what, bool tail) {

@@ -95,7 +95,7 @@ static ep_status run(ep_backend *b, ep_act act, ep_rounding rounding, bool backw
                     rows == 1 ? 0 : (uint32_t)per_row,
                     rows == 1 ? (uint32_t)(cols - per_row * n) : 0};
     bool fewest = rounding == EP_ROUNDING_FEWEST || t[0]->dtype == EP_DTYPE_F32;
-    int64_t per_block = 256 * (backward ? 2 : 1), size = (int64_t)ep_dtype_size(t[0]->dtype);
+    int64_t per_block = 256, size = (int64_t)ep_dtype_size(t[0]->dtype);
     cuda_launch l = {.name = names[t[0]->dtype][act - 1][backward][v][fewest], .block = 256};
     l.grid[0] = (unsigned)((a.vectors + per_block - 1) / per_block);
     if (l.grid[0] == 0) l.grid[0] = 1;

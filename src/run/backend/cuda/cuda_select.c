@@ -1,4 +1,4 @@
-/* Selection by estimated time: tiles per wave over the chip's multiprocessors, by a rate for each tile as measured. */
+/* Selection by estimated time: tiles per wave over the chip's multiprocessors, by rates as measured on an H200. */
 #include "cuda_select.h"
 
 #include "model/op/op.h"
@@ -31,6 +31,12 @@ const char *cuda_gemm_name(int row, ep_dtype dtype, ep_act act, ep_rounding roun
     return names[row][act][rounding == EP_ROUNDING_FEWEST][dtype == EP_DTYPE_F16];
 }
 
+/* Up to 8 rows mma.sync is as fast (2048 -> 16384: 55 us, streamed 57) and needs fewer steps (768 -> 3072: 8.0, streamed
+ * 10); at 16 rows its loads of x compete with the weights (74, streamed 57). */
+static bool streams(const cuda_shape *s) {
+    return s->major == 9 && (s->gated || s->act == EP_ACT_NONE);
+}
+
 static const char *passed_over(const cuda_shape *s, const cuda_gemm_row *r) {
     if (s->dtype != EP_DTYPE_BF16 && s->dtype != EP_DTYPE_F16) return "only bf16 and f16";
     if (r->gated != s->gated) return r->gated ? "for gated products" : "for plain products";
@@ -39,6 +45,7 @@ static const char *passed_over(const cuda_shape *s, const cuda_gemm_row *r) {
     if (r->max_m && s->m > r->max_m) return "more rows than it takes";
     if (!r->plain_acts && s->act != EP_ACT_NONE) return "has no activation in its epilogue";
     if (s->gated && s->act == EP_ACT_NONE) return "gated products have an activation";
+    if (r->max_m > 8 && !r->stages && streams(s)) return "the copy engine streams these weights faster";
     return NULL;
 }
 
@@ -52,14 +59,25 @@ static double estimate(const cuda_shape *s, const cuda_gemm_row *r) {
     return (double)waves * columns / rate;
 }
 
+/* Microseconds of a kernel that streams weights: memory's, or those of the CTA with the most tiles. */
+static double stream_estimate(const cuda_shape *s, const cuda_gemm_row *r) {
+    if (!r->stages) return 0;
+    int64_t tiles = (s->n + r->tile_n - 1) / r->tile_n, waves = (tiles * r->cluster + s->sm_count - 1) / s->sm_count;
+    double rows = r->tile_n * (s->gated ? 2.0 : 1.0), depth = 2.0 * (double)s->k;
+    double rate = r->tile_m > 64 ? 36e3 : rows >= 128 ? 60e3 : 34e3; /* bytes a microsecond of one CTA */
+    double memory = (s->gated ? 2.0 : 1.0) * (double)s->n * depth / 4.2e6;
+    double slowest = (double)waves * rows * depth / r->cluster / rate;
+    return memory > slowest ? memory : slowest;
+}
+
 int cuda_select(const cuda_shape *s) {
     int best = -1;
     double least = 0;
     for (int i = 0; i < ROWS; i++) {
         const cuda_gemm_row *r = &cuda_gemm_rows[i];
         if (passed_over(s, r)) continue;
-        if (r->max_m) return i;
-        double t = estimate(s, r);
+        if (best >= 0 && cuda_gemm_rows[best].max_m && !r->max_m) break; /* made for few rows: never slower */
+        double t = r->max_m ? stream_estimate(s, r) : estimate(s, r);
         if (best < 0 || t < least) {
             best = i;
             least = t;

@@ -35,6 +35,14 @@ typedef struct decode_args {
     int32_t m, n, k;
 } decode_args;
 
+typedef struct stream_args { /* kernels/sm90a/stream_sm90a.cuh */
+    int32_t m, n, k, tiles, x_bytes;
+    const void *bias0, *bias1, *residual;
+    void *y;
+    int64_t residual_row, y_row;
+    uint64_t policy_w;
+} stream_args;
+
 static ep_tensor matrix(const cuda_state *s, ep_dtype dtype, const void *data, int64_t rows, int64_t cols, int64_t row,
                         int64_t col) {
     ep_tensor t = {.data = (char *)(uintptr_t)data,
@@ -159,6 +167,37 @@ static ep_status run_decode(cuda_state *s, const ep_tuned_call *c, cuda_launch *
     return cuda_run(s, l, params, err);
 }
 
+/* The ring of kernels/sm90a/stream_sm90a.cuh, or what the parts of a split product take in its place. */
+static unsigned stream_shared(const cuda_gemm_row *row) {
+    int w = row->gated ? 2 * row->tile_n : row->tile_n, ring = row->stages * (w + row->tile_m) * 128;
+    int part = row->cluster > 1 ? row->tile_m * (w + 8) * 4 : 0;
+    return (unsigned)((ring > part ? ring : part) + 16 * row->stages + 16 + 1024);
+}
+
+static ep_status run_stream(cuda_state *s, const ep_tuned_call *c, const cuda_gemm_row *row, cuda_launch *l,
+                            ep_error *err) {
+    const ep_packed *w = c->weights;
+    cu_tensor_map x, w0, w1;
+    int64_t k = padded(w->k);
+    unsigned rows = (unsigned)padded(c->m), columns = (unsigned)row->tile_n;
+    EP_TRY(make_map(s, w->dtype, c->x, c->m, k, c->x_row, rows, &x, err));
+    EP_TRY(make_map(s, w->dtype, w->w[0], w->n, k, w->row[0], columns, &w0, err));
+    w1 = w0;
+    if (row->gated) EP_TRY(make_map(s, w->dtype, w->w[1], w->n, k, w->row[1], columns, &w1, err));
+    stream_args a = {(int)c->m,       (int)w->n,       (int)k,     (int)((w->n + row->tile_n - 1) / row->tile_n),
+                     (int)rows * 128, c->bias0,        c->bias1,   c->residual,
+                     c->out,          c->residual_row, c->out_row, L2_NORMAL};
+    /* Products split along k take a tile a cluster; the others walk on over their tiles. */
+    l->grid[0] = (unsigned)(row->cluster > 1 || a.tiles < s->sm_count ? a.tiles * row->cluster : s->sm_count);
+    l->grid[1] = l->grid[2] = 1;
+    l->block = (unsigned)(2 * row->tile_m + 32);
+    l->cluster = (unsigned)row->cluster;
+    l->shared_bytes = stream_shared(row);
+    l->programmatic = true;
+    void *params[] = {&x, &w0, &w1, &a};
+    return cuda_run(s, l, params, err);
+}
+
 static ep_status run_tiles(cuda_state *s, const ep_tuned_call *c, const cuda_gemm_row *row, cuda_launch *l,
                            ep_error *err) {
     const ep_packed *w = c->weights;
@@ -189,7 +228,9 @@ static ep_status run_tiles(cuda_state *s, const ep_tuned_call *c, const cuda_gem
     l->grid[1] = l->grid[2] = 1;
     l->block = 384;
     l->cluster = (unsigned)row->cluster;
-    l->shared_bytes = (unsigned)(row->stages * (128 + columns) * 128 + 128 * row->tile_n * 2 + 16 * row->stages + 1024);
+    int staged = row->tile_n % 128 == 0 ? 128 : row->tile_n; /* columns of the result in shared memory at a time */
+    l->shared_bytes = (unsigned)(row->stages * (128 + columns) * 128 + 128 * staged * 2 + 16 * row->stages + 1024);
+    l->programmatic = true;
     void *params[] = {&x, &w0, &w1, &y, &a};
     return cuda_run(s, l, params, err);
 }
@@ -283,12 +324,15 @@ ep_status cuda_tuned(ep_backend *b, const ep_tuned_call *given, ep_error *err) {
     cuda_launch l = {.name = name};
     count_work(&c, w, &l);
     ep_status status = stage(s, &c, &t, err);
-    bool tiles = row->stages > 0;
+    bool tiles = row->stages && !row->max_m;
     if (status == EP_OK && tiles && ((uintptr_t)c.out % 16 || (c.m > 1 && c.out_row % 8))) {
         status = cuda_storage_create(s, (size_t)(c.m * padded(w->n)) * 2, err, &t.out);
         if (status == EP_OK) c.out = t.out->data, c.out_row = padded(w->n);
     }
-    if (status == EP_OK) status = tiles ? run_tiles(s, &c, row, &l, err) : run_decode(s, &c, &l, err);
+    if (status == EP_OK)
+        status = tiles         ? run_tiles(s, &c, row, &l, err)
+                 : row->stages ? run_stream(s, &c, row, &l, err)
+                               : run_decode(s, &c, &l, err);
     if (status == EP_OK && t.out) {
         ep_tensor from = matrix(s, w->dtype, c.out, c.m, w->n, c.out_row, 1);
         ep_tensor to = matrix(s, w->dtype, given->out, c.m, w->n, given->out_row, 1);

@@ -1,8 +1,6 @@
 /* Activations by their exact kind, in f32; the same text generated kernels use, so that every mode agrees bit for bit. */
 #pragma once
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <stdint.h>
+#include "convert.cuh"
 
 namespace ep {
 
@@ -48,11 +46,11 @@ template <int ACT> __device__ __forceinline__ float activate(float x) {
 /* Storage types: rounding to it, and pairs. */
 struct bf16_type {
     typedef __nv_bfloat16 scalar;
-    static __device__ __forceinline__ float round(float x) { return __bfloat162float(__float2bfloat16_rn(x)); }
-    static __device__ __forceinline__ uint32_t pack(float lo, float hi) {
-        uint32_t r;
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
-        return r;
+    static __device__ __forceinline__ float round(float x) { return low(pack_bf16(x, 0.0f)); }
+    static __device__ __forceinline__ uint32_t pack(float lo, float hi) { return pack_bf16(lo, hi); }
+    static __device__ __forceinline__ uint32_t multiply(uint32_t a, uint32_t b) {
+        __nv_bfloat162 r = __hmul2_rn(*(__nv_bfloat162 *)&a, *(__nv_bfloat162 *)&b);
+        return *(uint32_t *)&r;
     }
     static __device__ __forceinline__ float low(uint32_t v) { return __uint_as_float(v << 16); }
     static __device__ __forceinline__ float high(uint32_t v) { return __uint_as_float(v & 0xffff0000u); }
@@ -63,11 +61,11 @@ struct bf16_type {
 
 struct f16_type {
     typedef __half scalar;
-    static __device__ __forceinline__ float round(float x) { return __half2float(__float2half_rn(x)); }
-    static __device__ __forceinline__ uint32_t pack(float lo, float hi) {
-        uint32_t r;
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
-        return r;
+    static __device__ __forceinline__ float round(float x) { return low(pack_f16(x, 0.0f)); }
+    static __device__ __forceinline__ uint32_t pack(float lo, float hi) { return pack_f16(lo, hi); }
+    static __device__ __forceinline__ uint32_t multiply(uint32_t a, uint32_t b) {
+        __half2 r = __hmul2_rn(*(__half2 *)&a, *(__half2 *)&b);
+        return *(uint32_t *)&r;
     }
     static __device__ __forceinline__ float low(uint32_t v) {
         return __half2float(__ushort_as_half((unsigned short)v));
@@ -86,13 +84,14 @@ template <typename T, int ACT, bool EAGER> __device__ __forceinline__ float gate
     return activate<ACT>(g) * u;
 }
 
-/* The same for two neighbours, giving the packed pair. Rounding by pairs halves the conversions. */
+/* The same for two neighbours, giving the packed pair. Rounding by pairs halves the conversions; a product of two 16-bit
+ * values is exact in f32, so rounding it there or in a packed multiplication gives the same bits. */
 template <typename T, int ACT, bool EAGER>
 __device__ __forceinline__ uint32_t gated_pair(float g0, float g1, float u0, float u1) {
     if (EAGER) {
         uint32_t g = T::pack(g0, g1), u = T::pack(u0, u1);
         uint32_t a = T::pack(activate<ACT>(T::low(g)), activate<ACT>(T::high(g)));
-        return T::pack(T::low(a) * T::low(u), T::high(a) * T::high(u));
+        return T::multiply(a, u);
     }
     return T::pack(activate<ACT>(g0) * u0, activate<ACT>(g1) * u1);
 }

@@ -33,30 +33,10 @@ template <typename T, int V> struct vec {
     union {
         typename bytes_of<V * sizeof(S)>::type raw;
         S v[V];
+        uint32_t pair[V * sizeof(S) >= 4 ? V * sizeof(S) / 4 : 1];
     };
     __device__ __forceinline__ vec() {}
 };
-
-template <typename S> __device__ __forceinline__ float to_f32(S v);
-template <> __device__ __forceinline__ float to_f32(__nv_bfloat16 v) {
-    return __bfloat162float(v);
-}
-template <> __device__ __forceinline__ float to_f32(__half v) {
-    return __half2float(v);
-}
-template <> __device__ __forceinline__ float to_f32(float v) {
-    return v;
-}
-template <typename S> __device__ __forceinline__ S from_f32(float v);
-template <> __device__ __forceinline__ __nv_bfloat16 from_f32(float v) {
-    return __float2bfloat16_rn(v);
-}
-template <> __device__ __forceinline__ __half from_f32(float v) {
-    return __float2half_rn(v);
-}
-template <> __device__ __forceinline__ float from_f32(float v) {
-    return v;
-}
 
 template <typename R> __device__ __forceinline__ R load_once(const R *p) {
     return __ldcs(p);
@@ -85,15 +65,37 @@ template <int ACT> __device__ __forceinline__ void act_and_slope(float x, float 
 
 template <typename T, int ACT, bool EAGER, bool BACKWARD, typename S>
 __device__ __forceinline__ void one(S gs, S us, S dys, S *y, S *du) {
-    float g = to_f32<S>(gs), u = to_f32<S>(us);
+    float g = widen<S>(gs), u = widen<S>(us);
     if (!BACKWARD) {
         float act = activate<ACT>(g);
-        *y = from_f32<S>((EAGER ? T::round(act) : act) * u);
+        *y = narrow<S>((EAGER ? T::round(act) : act) * u);
     } else {
-        float act, slope, d = to_f32<S>(dys);
+        float act, slope, d = widen<S>(dys);
         act_and_slope<ACT>(g, &act, &slope);
-        *y = from_f32<S>((EAGER ? T::round(d * u) : d * u) * slope);
-        *du = from_f32<S>(d * (EAGER ? T::round(act) : act));
+        *y = narrow<S>((EAGER ? T::round(d * u) : d * u) * slope);
+        *du = narrow<S>(d * (EAGER ? T::round(act) : act));
+    }
+}
+
+/* Two neighbours of a 16-bit type; products of two such values are exact in f32, so packed ones have the same bits. */
+template <typename T, int ACT, bool EAGER, bool BACKWARD>
+__device__ __forceinline__ void two(uint32_t g, uint32_t u, uint32_t dy, uint32_t *y, uint32_t *du) {
+    float g0 = T::low(g), g1 = T::high(g), u0 = T::low(u), u1 = T::high(u);
+    if (!BACKWARD) {
+        float a0 = activate<ACT>(g0), a1 = activate<ACT>(g1);
+        *y = EAGER ? T::multiply(T::pack(a0, a1), u) : T::pack(a0 * u0, a1 * u1);
+    } else {
+        float a0, a1, s0, s1, d0 = T::low(dy), d1 = T::high(dy);
+        act_and_slope<ACT>(g0, &a0, &s0);
+        act_and_slope<ACT>(g1, &a1, &s1);
+        if (EAGER) {
+            uint32_t t = T::multiply(dy, u);
+            *y = T::pack(T::low(t) * s0, T::high(t) * s1);
+            *du = T::multiply(dy, T::pack(a0, a1));
+        } else {
+            *y = T::pack(d0 * u0 * s0, d1 * u1 * s1);
+            *du = T::pack(d0 * a0, d1 * a1);
+        }
     }
 }
 
@@ -128,8 +130,15 @@ __device__ __forceinline__ void gated_body(const gated_args &a) {
     for (int i = 0; i < UNROLL; i++) {
         if (first + (long long)i * blockDim.x >= a.vectors) break;
         W y, du;
+        if constexpr (sizeof(S) == 2 && V > 1) {
 #pragma unroll
-        for (int e = 0; e < V; e++) one<T, ACT, EAGER, BACKWARD>(g[i].v[e], u[i].v[e], dy[i].v[e], &y.v[e], &du.v[e]);
+            for (int e = 0; e < V / 2; e++)
+                two<T, ACT, EAGER, BACKWARD>(g[i].pair[e], u[i].pair[e], dy[i].pair[e], &y.pair[e], &du.pair[e]);
+        } else {
+#pragma unroll
+            for (int e = 0; e < V; e++)
+                one<T, ACT, EAGER, BACKWARD>(g[i].v[e], u[i].v[e], dy[i].v[e], &y.v[e], &du.v[e]);
+        }
         __stcs((decltype(y.raw) *)((S *)a.y + at[i][2]), y.raw);
         if (BACKWARD) __stcs((decltype(du.raw) *)((S *)a.du + at[i][4]), du.raw);
     }
@@ -144,9 +153,10 @@ __device__ __forceinline__ void gated_body(const gated_args &a) {
 
 } // namespace ep
 
+#ifndef EP_GATED_BODY_ONLY
 #define EP_GATED(name, TYPE, V, ACT, EAGER, BACKWARD)                                                                  \
     extern "C" __global__ void __launch_bounds__(256) name(const __grid_constant__ ep::gated_args args) {              \
-        ep::gated_body<ep::TYPE, V, ep::ACT, EAGER, BACKWARD, BACKWARD ? 2 : 1>(args);                                 \
+        ep::gated_body<ep::TYPE, V, ep::ACT, EAGER, BACKWARD, 1>(args);                                                \
     }
 #define EP_GATED_WIDTHS(dtype, TYPE, act, ACT, V, R, EAGER)                                                            \
     EP_GATED(ep_##dtype##_gated_##act##_sm80_v##V##R, TYPE, V, ACT, EAGER, false)                                      \
@@ -173,3 +183,4 @@ EP_GATED_ALL(gelu_tanh, ACT_GELU_TANH)
 EP_GATED_ALL(gelu_erf, ACT_GELU_ERF)
 EP_GATED_ALL(silu, ACT_SILU)
 EP_GATED_ALL(relu, ACT_RELU)
+#endif

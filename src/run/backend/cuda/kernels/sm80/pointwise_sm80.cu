@@ -66,30 +66,6 @@ template <> __device__ __forceinline__ float op_silu<float>::run(float a, float,
     return silu(a);
 }
 
-struct f32_type {
-    typedef float scalar;
-};
-template <typename S> __device__ __forceinline__ float widen(S v);
-template <> __device__ __forceinline__ float widen(__nv_bfloat16 v) {
-    return __bfloat162float(v);
-}
-template <> __device__ __forceinline__ float widen(__half v) {
-    return __half2float(v);
-}
-template <> __device__ __forceinline__ float widen(float v) {
-    return v;
-}
-template <typename S> __device__ __forceinline__ S narrow(float v);
-template <> __device__ __forceinline__ __nv_bfloat16 narrow(float v) {
-    return __float2bfloat16_rn(v);
-}
-template <> __device__ __forceinline__ __half narrow(float v) {
-    return __float2half_rn(v);
-}
-template <> __device__ __forceinline__ float narrow(float v) {
-    return v;
-}
-
 template <typename S> union pack16 {
     uint4 raw;
     S v[16 / sizeof(S)];

@@ -6,27 +6,6 @@ namespace ep {
 
 enum { THREADS = 256 };
 
-template <typename S> __device__ __forceinline__ float widen(S v);
-template <> __device__ __forceinline__ float widen(__nv_bfloat16 v) {
-    return __bfloat162float(v);
-}
-template <> __device__ __forceinline__ float widen(__half v) {
-    return __half2float(v);
-}
-template <> __device__ __forceinline__ float widen(float v) {
-    return v;
-}
-template <typename S> __device__ __forceinline__ S narrow(float v);
-template <> __device__ __forceinline__ __nv_bfloat16 narrow(float v) {
-    return __float2bfloat16_rn(v);
-}
-template <> __device__ __forceinline__ __half narrow(float v) {
-    return __float2half_rn(v);
-}
-template <> __device__ __forceinline__ float narrow(float v) {
-    return v;
-}
-
 struct adding {
     static __device__ __forceinline__ float start() { return 0.0f; }
     static __device__ __forceinline__ float join(float a, float b) { return a + b; }

@@ -1,11 +1,12 @@
 /* GEMM family for sm_90a: y = epilogue(x w^T), and gated: y = act(x g^T + bg) * (x u^T + bu), one store.
  *
- * Bound: tensor cores (128 cycles for each m64n256k16 step) at M >= 1024, else weights from memory. Each CTA computes
- * 128 rows by BN weight rows (gated: BN/2 gate and BN/2 up rows of the same columns, side by side in shared memory, so
- * one wgmma makes both and a thread holds g and u of the same element). Pairs of CTAs (cluster of 2 along M) share the
- * weight tile: each loads half and multicasts it. One producer warp feeds STAGES buffers of 64 k; two consumer
- * warpgroups of 64 rows each run free of one another, so that one's epilogue overlaps the other's products. Persistent:
- * CTAs walk the tiles in groups of rows that fit the L2. Tails: TMA fills zeros and clips stores. */
+ * Bound: tensor cores (128 cycles for each m64n256k16 step) and the card's power. A CTA computes 64 * WGS rows by BN
+ * weight rows (gated: BN/2 gate and BN/2 up rows of the same columns, side by side in shared memory, so one wgmma makes
+ * both and a thread holds g and u of the same element). A cluster of CM by CN CTAs shares tiles: x with its CN
+ * neighbours along the columns, weights with its CM neighbours along the rows; each loads its part and multicasts it.
+ * One producer thread feeds STAGES buffers of 64 k; WGS consumer warpgroups of 64 rows each run free of one another, so
+ * that one's epilogue overlaps the others' products. Persistent: CTAs walk the tiles in groups of rows that fit the L2.
+ * Tails: TMA fills zeros and clips stores. */
 #pragma once
 #include "../common/activation.cuh"
 #include "../common/barrier.cuh"
@@ -16,7 +17,7 @@ namespace ep {
 
 struct gemm_args {
     int m, n, k;          /* n: output columns */
-    int tiles_m, tiles_n; /* tiles_m counts clusters' rows: 128 * CLUSTER rows each */
+    int tiles_m, tiles_n; /* of a whole cluster */
     int group_m;          /* cluster rows walked together */
     const void *bias0, *bias1;
     const void *residual;
@@ -24,12 +25,13 @@ struct gemm_args {
     unsigned long long policy_x, policy_w, policy_y; /* L2 policies */
 };
 
-enum { BM = 128, BK = 64, ROW_BYTES = 128 };
+enum { BK = 64, ROW_BYTES = 128, SHARED_LIMIT = 227 * 1024 };
 
-template <int BN, int STAGES, int OUT_COLUMNS> struct gemm_smem {
-    static const int a_bytes = BM * ROW_BYTES, b_bytes = BN * ROW_BYTES, stage = a_bytes + b_bytes;
-    static const int out_bytes = BM * OUT_COLUMNS * 2;
-    static const int total = STAGES * stage + out_bytes + 2 * STAGES * 8 + 1024;
+template <int WGS, int BN, int STAGES, bool GATED> struct gemm_shape {
+    static const int rows = 64 * WGS, out = GATED ? BN / 2 : BN, staged = out % 128 == 0 ? 128 : out;
+    static const int a_bytes = rows * ROW_BYTES, b_bytes = BN * ROW_BYTES, stage = a_bytes + b_bytes;
+    static const int out_bytes = rows * staged * 2, total = STAGES * stage + out_bytes + 2 * STAGES * 8 + 1024;
+    static const int threads = 128 * (WGS + 1), registers = WGS == 2 ? 232 : 248;
 };
 
 __device__ __forceinline__ void tile_at(const gemm_args &a, int tile, int *tm, int *tn) {
@@ -84,164 +86,336 @@ template <typename T, int COLUMNS, typename F> __device__ __forceinline__ void s
     }
 }
 
-template <typename T, int BN, int STAGES, int CLUSTER, bool GATED, int ACT, bool EAGER>
+/* The epilogue's arithmetic for columns 8 j.. of a thread's two rows. */
+template <typename T, int BN, int ACT, bool EAGER>
+__device__ __forceinline__ void gated_words(const float (&d)[BN / 2], const gemm_args &args, int j, int column,
+                                            uint32_t *lo, uint32_t *hi) {
+    constexpr int UP = BN / 4;
+    float g[4], u[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        g[i] = d[4 * j + i];
+        u[i] = d[UP + 4 * j + i];
+    }
+    if (args.bias0 || args.bias1) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int c = column + 8 * j + (i & 1);
+            if (c < args.n && args.bias0) g[i] += T::load(args.bias0, c);
+            if (c < args.n && args.bias1) u[i] += T::load(args.bias1, c);
+        }
+    }
+    *lo = gated_pair<T, ACT, EAGER>(g[0], g[1], u[0], u[1]);
+    *hi = gated_pair<T, ACT, EAGER>(g[2], g[3], u[2], u[3]);
+}
+
+template <typename T, int ACT, bool EAGER>
+__device__ __forceinline__ float plain_value(float v, const gemm_args &args, int row, int column) {
+    bool inside = column < args.n;
+    if (args.bias0 && inside) v += T::load(args.bias0, column);
+    if (ACT != ACT_NONE) v = activate<ACT>(EAGER ? T::round(v) : v);
+    if (args.residual && inside && row < args.m)
+        v = (EAGER ? T::round(v) : v) + T::load(args.residual, row * args.residual_row + column);
+    return v;
+}
+
+/* Where a CTA stands: its cluster's tiles, its place in the cluster, its buffers. */
+template <typename S, int STAGES, int CM, int CN> struct gemm_place {
+    uint32_t base, full, empty;
+    int at_m, at_n, tiles, blocks, first, step;
+    __device__ __forceinline__ gemm_place(const gemm_args &a, uint32_t base, uint32_t barriers) {
+        int rank = CM * CN > 1 ? (int)cluster_rank() : 0;
+        this->base = base;
+        full = barriers;
+        empty = full + 8 * STAGES;
+        at_m = rank % CM;
+        at_n = rank / CM;
+        tiles = a.tiles_m * a.tiles_n;
+        blocks = (a.k + BK - 1) / BK;
+        first = blockIdx.x / (CM * CN);
+        step = gridDim.x / (CM * CN);
+    }
+};
+
+/* The producer thread: fills the buffers of every tile of this CTA. */
+template <typename S, int BN, int STAGES, int CM, int CN, bool GATED>
+__device__ __forceinline__ void produce(const CUtensorMap *map_x, const CUtensorMap *map_w0, const CUtensorMap *map_w1,
+                                        const gemm_args &args, const gemm_place<S, STAGES, CM, CN> &p) {
+    static_assert(CM <= 2, "two CTAs share the weights: one loads the first half, one the second");
+    uint16_t mask_x = 0, mask_w = 0;
+    for (int i = 0; i < CN; i++) mask_x |= (uint16_t)(1 << (p.at_m + CM * i));
+    for (int i = 0; i < CM; i++) mask_w |= (uint16_t)(1 << (i + CM * p.at_n));
+    tma_prefetch(map_x);
+    tma_prefetch(map_w0);
+    if (GATED) tma_prefetch(map_w1);
+    wait_previous_grid();
+    int s = 0;
+    uint32_t phase = 1; /* a fresh barrier: the first wait for "empty" passes */
+    for (int tile = p.first; tile < p.tiles; tile += p.step) {
+        int tm, tn;
+        tile_at(args, tile, &tm, &tn);
+        int row = (tm * CM + p.at_m) * S::rows + p.at_n * (S::rows / CN), col = (tn * CN + p.at_n) * S::out;
+        for (int b = 0; b < p.blocks; b++) {
+            mbar_wait(p.empty + 8 * s, phase);
+            uint32_t a_at = p.base + s * S::stage + p.at_n * (S::a_bytes / CN), bar = p.full + 8 * s;
+            uint32_t b_at = p.base + s * S::stage + S::a_bytes, b_up = b_at + S::b_bytes / 2;
+            const CUtensorMap *up = GATED ? map_w1 : map_w0;
+            int col_up = GATED ? col : col + BN / 2;
+            mbar_expect(bar, S::stage);
+            if (CN == 1)
+                tma_load(a_at, map_x, b * BK, row, bar, args.policy_x);
+            else
+                tma_load_multicast(a_at, map_x, b * BK, row, bar, mask_x, args.policy_x);
+            if (CM == 1) {
+                tma_load(b_at, map_w0, b * BK, col, bar, args.policy_w);
+                tma_load(b_up, up, b * BK, col_up, bar, args.policy_w);
+            } else if (p.at_m == 0) {
+                tma_load_multicast(b_at, map_w0, b * BK, col, bar, mask_w, args.policy_w);
+            } else {
+                tma_load_multicast(b_up, up, b * BK, col_up, bar, mask_w, args.policy_w);
+            }
+            if (++s == STAGES) {
+                s = 0;
+                phase ^= 1;
+            }
+        }
+    }
+}
+
+/* A consumer warpgroup's walk over the buffers of one tile; s and phase go on from tile to tile. */
+template <typename T, typename S, int BN, int STAGES, int CM, int CN>
+__device__ __forceinline__ void consume(float (&d)[BN / 2], const gemm_place<S, STAGES, CM, CN> &p, int wg, int &s,
+                                        uint32_t &phase) {
+    int in_group = threadIdx.x & 127;
+    /* Whom a freed buffer is reported to: the CTAs that write into it, this one's row and column of the cluster. */
+    uint32_t tell = in_group < CM ? in_group + CM * p.at_n : p.at_m + CM * (in_group - CM + (in_group - CM >= p.at_n));
+    auto release = [&](int stage) {
+        if (CM * CN > 1) {
+            if (in_group < CM + CN - 1) mbar_arrive_cluster(p.empty + 8 * stage, tell);
+        } else if (in_group == 0) {
+            mbar_arrive(p.empty + 8 * stage);
+        }
+    };
+    int previous = -1;
+    for (int b = 0; b < p.blocks; b++) {
+        mbar_wait(p.full + 8 * s, phase);
+        uint32_t a_at = p.base + s * S::stage + wg * (64 * ROW_BYTES), b_at = p.base + s * S::stage + S::a_bytes;
+        stage_product<T, BN>(d, a_at, b_at, b > 0);
+        if (previous >= 0) {
+            wgmma_wait<1>();
+            release(previous);
+        }
+        previous = s;
+        if (++s == STAGES) {
+            s = 0;
+            phase ^= 1;
+        }
+    }
+    wgmma_wait<0>();
+    wgmma_hold(d);
+    release(previous);
+}
+
+template <typename T, int WGS, int BN, int STAGES, int CM, int CN, bool GATED, int ACT, bool EAGER>
 __device__ __forceinline__ void gemm_body(const CUtensorMap *map_x, const CUtensorMap *map_w0,
                                           const CUtensorMap *map_w1, const CUtensorMap *map_y, const gemm_args &args) {
-    constexpr int OUT = GATED ? BN / 2 : BN;
-    typedef gemm_smem<BN, STAGES, OUT> S;
+    typedef gemm_shape<WGS, BN, STAGES, GATED> S;
+    static_assert(S::total <= SHARED_LIMIT, "the stages must fit a multiprocessor's shared memory");
+    constexpr int OUT = S::out;
     extern __shared__ uint8_t raw[];
-    uint32_t base = (smem_u32(raw) + 1023) & ~1023u;
-    uint32_t out_base = base + STAGES * S::stage, full = out_base + S::out_bytes, empty = full + 8 * STAGES;
+    uint32_t base = (smem_u32(raw) + 1023) & ~1023u, out_base = base + STAGES * S::stage;
+    gemm_place<S, STAGES, CM, CN> p(args, base, out_base + S::out_bytes);
     int group = threadIdx.x >> 7;
-    uint32_t rank = CLUSTER > 1 ? cluster_rank() : 0;
 
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) {
-            mbar_init(full + 8 * s, 1);
-            mbar_init(empty + 8 * s, 2 * CLUSTER);
+            mbar_init(p.full + 8 * s, 1);
+            mbar_init(p.empty + 8 * s, WGS * (CM + CN - 1));
         }
         fence_barrier_init();
     }
-    if (CLUSTER > 1)
+    if (CM * CN > 1)
         cluster_sync();
     else
         __syncthreads();
-
-    int tiles = args.tiles_m * args.tiles_n, blocks = (args.k + BK - 1) / BK;
-    int first = blockIdx.x / CLUSTER, step = gridDim.x / CLUSTER;
+    /* The next grid's CTAs may take this one's place as it ends; they wait for its results themselves. */
+    launch_next_grid();
 
     if (group == 0) {
-        registers_down<24>();
-        if (threadIdx.x == 0) {
-            tma_prefetch(map_x);
-            tma_prefetch(map_w0);
-            if (GATED) tma_prefetch(map_w1);
-            wait_previous_grid();
-            int s = 0;
-            uint32_t phase = 1; /* a fresh barrier: the first wait for "empty" passes */
-            for (int tile = first; tile < tiles; tile += step) {
-                int tm, tn;
-                tile_at(args, tile, &tm, &tn);
-                int row = (tm * CLUSTER + (int)rank) * BM, col = tn * OUT;
-                for (int b = 0; b < blocks; b++) {
-                    mbar_wait(empty + 8 * s, phase);
-                    uint32_t a_at = base + s * S::stage, b_at = a_at + S::a_bytes, bar = full + 8 * s;
-                    mbar_expect(bar, S::stage);
-                    tma_load(a_at, map_x, b * BK, row, bar, args.policy_x);
-                    if (CLUSTER == 1) {
-                        tma_load(b_at, map_w0, b * BK, col, bar, args.policy_w);
-                        tma_load(b_at + S::b_bytes / 2, GATED ? map_w1 : map_w0, b * BK, GATED ? col : col + BN / 2,
-                                 bar, args.policy_w);
-                    } else if (rank == 0) {
-                        tma_load_multicast(b_at, map_w0, b * BK, col, bar, 3, args.policy_w);
-                    } else {
-                        tma_load_multicast(b_at + S::b_bytes / 2, GATED ? map_w1 : map_w0, b * BK,
-                                           GATED ? col : col + BN / 2, bar, 3, args.policy_w);
-                    }
-                    if (++s == STAGES) {
-                        s = 0;
-                        phase ^= 1;
-                    }
-                }
-            }
-        }
+        registers_down<40>();
+        if (threadIdx.x == 0) produce<S, BN, STAGES, CM, CN, GATED>(map_x, map_w0, map_w1, args, p);
     } else {
-        registers_up<240>();
-        int wg = group - 1, lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
+        registers_up<S::registers>();
+        int wg = group - 1, lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3, s = 0;
         bool elected = (threadIdx.x & 127) == 0;
-        uint32_t out = out_base + wg * (64 * OUT * 2);
+        uint32_t out = out_base + wg * (64 * S::staged * 2), phase = 0;
         float d[BN / 2];
-        int s = 0;
-        uint32_t phase = 0;
         wait_previous_grid();
-        for (int tile = first; tile < tiles; tile += step) {
+        for (int tile = p.first; tile < p.tiles; tile += p.step) {
             int tm, tn;
             tile_at(args, tile, &tm, &tn);
-            int previous = -1;
-            for (int b = 0; b < blocks; b++) {
-                mbar_wait(full + 8 * s, phase);
-                uint32_t a_at = base + s * S::stage + wg * (64 * ROW_BYTES), b_at = base + s * S::stage + S::a_bytes;
-                stage_product<T, BN>(d, a_at, b_at, b > 0);
-                if (previous >= 0) {
-                    wgmma_wait<1>();
-                    if (CLUSTER > 1) {
-                        if ((threadIdx.x & 127) < CLUSTER) mbar_arrive_cluster(empty + 8 * previous, threadIdx.x & 127);
-                    } else if (elected) {
-                        mbar_arrive(empty + 8 * previous);
-                    }
-                }
-                previous = s;
-                if (++s == STAGES) {
-                    s = 0;
-                    phase ^= 1;
-                }
-            }
-            wgmma_wait<0>();
-            wgmma_hold(d);
-            if (CLUSTER > 1) {
-                if ((threadIdx.x & 127) < CLUSTER) mbar_arrive_cluster(empty + 8 * previous, threadIdx.x & 127);
-            } else if (elected) {
-                mbar_arrive(empty + 8 * previous);
-            }
-
-            int row0 = (tm * CLUSTER + (int)rank) * BM + wg * 64, col0 = tn * OUT;
-            if (elected) tma_wait_read<0>();
-            named_barrier(1 + wg, 128);
-            int column = col0 + 2 * (lane & 3);
-            if (GATED) {
-                store_tile<T, OUT>(out, [&](int j, uint32_t *lo, uint32_t *hi) {
-                    constexpr int UP = BN / 4;
-                    float g[4], u[4];
+            consume<T, S, BN, STAGES, CM, CN>(d, p, wg, s, phase);
+            int row0 = (tm * CM + p.at_m) * S::rows + wg * 64, col0 = (tn * CN + p.at_n) * OUT;
+            int row = row0 + warp * 16 + (lane >> 2), column = col0 + 2 * (lane & 3);
 #pragma unroll
-                    for (int i = 0; i < 4; i++) {
-                        g[i] = d[4 * j + i];
-                        u[i] = d[UP + 4 * j + i];
-                    }
-                    if (args.bias0 || args.bias1) {
+            for (int part = 0; part < OUT / S::staged; part++) {
+                if (elected) tma_wait_read<0>();
+                named_barrier(1 + wg, 128);
+                store_tile<T, S::staged>(out, [&](int jj, uint32_t *lo, uint32_t *hi) {
+                    int j = part * (S::staged / 8) + jj;
+                    if constexpr (GATED) {
+                        gated_words<T, BN, ACT, EAGER>(d, args, j, column, lo, hi);
+                    } else {
+                        float v[4];
 #pragma unroll
-                        for (int i = 0; i < 4; i++) {
-                            int c = column + 8 * j + (i & 1);
-                            if (c < args.n && args.bias0) g[i] += T::load(args.bias0, c);
-                            if (c < args.n && args.bias1) u[i] += T::load(args.bias1, c);
-                        }
+                        for (int i = 0; i < 4; i++)
+                            v[i] = plain_value<T, ACT, EAGER>(d[4 * j + i], args, row + 8 * (i >> 1),
+                                                              column + 8 * j + (i & 1));
+                        *lo = T::pack(v[0], v[1]);
+                        *hi = T::pack(v[2], v[3]);
                     }
-                    *lo = gated_pair<T, ACT, EAGER>(g[0], g[1], u[0], u[1]);
-                    *hi = gated_pair<T, ACT, EAGER>(g[2], g[3], u[2], u[3]);
                 });
-            } else {
-                int row = row0 + warp * 16 + (lane >> 2);
-                store_tile<T, OUT>(out, [&](int j, uint32_t *lo, uint32_t *hi) {
-                    float v[4];
+                fence_async_shared();
+                named_barrier(1 + wg, 128);
+                if (elected) {
 #pragma unroll
-                    for (int i = 0; i < 4; i++) {
-                        v[i] = d[4 * j + i];
-                        int c = column + 8 * j + (i & 1), r = row + 8 * (i >> 1);
-                        bool inside = c < args.n;
-                        if (args.bias0 && inside) v[i] += T::load(args.bias0, c);
-                        if (ACT != ACT_NONE) v[i] = activate<ACT>(EAGER ? T::round(v[i]) : v[i]);
-                        if (args.residual && inside && r < args.m)
-                            v[i] = (EAGER ? T::round(v[i]) : v[i]) +
-                                   T::load(args.residual, (long long)r * args.residual_row + c);
+                    for (int box = 0; box < S::staged / 64; box++) {
+                        int c = col0 + part * S::staged + 64 * box;
+                        if (c < args.n && row0 < args.m)
+                            tma_store(map_y, c, row0, out + box * (64 * ROW_BYTES), args.policy_y);
                     }
-                    *lo = T::pack(v[0], v[1]);
-                    *hi = T::pack(v[2], v[3]);
-                });
-            }
-            fence_async_shared();
-            named_barrier(1 + wg, 128);
-            if (elected) {
-#pragma unroll
-                for (int box = 0; box < OUT / 64; box++)
-                    if (col0 + 64 * box < args.n && row0 < args.m)
-                        tma_store(map_y, col0 + 64 * box, row0, out + box * (64 * ROW_BYTES), args.policy_y);
-                tma_commit();
+                    tma_commit();
+                }
             }
         }
         if (elected) tma_wait<0>();
-        launch_next_grid();
     }
     /* A CTA must not leave while its neighbour may still write to or arrive at its shared memory. */
-    if (CLUSTER > 1) cluster_sync();
+    if (CM * CN > 1) cluster_sync();
+}
+
+/* Gated under EAGER rounding, where g and u are rounded to 16 bits anyway: the consumers leave both in shared memory and
+ * go on with the next tile; three warps beside the producer make act(g) * u of them, in place, and store it. HANDS: how
+ * many tiles of 64 rows may lie there. */
+template <int BN, int STAGES, int HANDS> struct handed_shape {
+    static const int rows = 128, out = BN / 2, hand = 64 * out * 2; /* bytes of g, and of u behind it */
+    static const int a_bytes = rows * ROW_BYTES, b_bytes = BN * ROW_BYTES, stage = a_bytes + b_bytes;
+    static const int total = STAGES * stage + HANDS * 2 * hand + 2 * STAGES * 8 + 4 * 8 + 1024, threads = 384;
+};
+
+__device__ __forceinline__ uint4 load_shared(uint32_t at) {
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(at));
+    return v;
+}
+
+__device__ __forceinline__ void store_shared(uint32_t at, uint4 v) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                 : "memory");
+}
+
+/* act(g) * u of packed pairs that are rounded already. */
+template <typename T, int ACT> __device__ __forceinline__ uint32_t gated_packed(uint32_t g, uint32_t u) {
+    return T::multiply(T::pack(activate<ACT>(T::low(g)), activate<ACT>(T::high(g))), u);
+}
+
+template <typename T, int BN, int STAGES, int HANDS, int CM, int ACT>
+__device__ __forceinline__ void handed_body(const CUtensorMap *map_x, const CUtensorMap *map_w0,
+                                            const CUtensorMap *map_w1, const CUtensorMap *map_y,
+                                            const gemm_args &args) {
+    typedef handed_shape<BN, STAGES, HANDS> S;
+    static_assert(S::total <= SHARED_LIMIT, "the stages must fit a multiprocessor's shared memory");
+    extern __shared__ uint8_t raw[];
+    uint32_t base = (smem_u32(raw) + 1023) & ~1023u, hands = base + STAGES * S::stage;
+    gemm_place<S, STAGES, CM, 1> p(args, base, hands + HANDS * 2 * S::hand);
+    uint32_t made = p.empty + 8 * STAGES, stored = made + 16;
+    int group = threadIdx.x >> 7;
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; s++) {
+            mbar_init(p.full + 8 * s, 1);
+            mbar_init(p.empty + 8 * s, 2 * CM);
+        }
+        for (int i = 0; i < HANDS; i++) {
+            mbar_init(made + 8 * i, 128);
+            mbar_init(stored + 8 * i, 1);
+        }
+        fence_barrier_init();
+    }
+    if (CM > 1)
+        cluster_sync();
+    else
+        __syncthreads();
+    launch_next_grid();
+
+    if (group == 0) {
+        registers_down<72>();
+        if (threadIdx.x == 0) produce<S, BN, STAGES, CM, 1, true>(map_x, map_w0, map_w1, args, p);
+        if (threadIdx.x >= 32) {
+            int at = threadIdx.x - 32, turn = 0;
+            wait_previous_grid();
+            for (int tile = p.first; tile < p.tiles; tile += p.step) {
+                int tm, tn;
+                tile_at(args, tile, &tm, &tn);
+                for (int wg = 0; wg < 2; wg++, turn++) {
+                    int hand = turn % HANDS, row0 = (tm * CM + p.at_m) * S::rows + wg * 64, col0 = tn * S::out;
+                    uint32_t g_at = hands + hand * 2 * S::hand;
+                    mbar_wait(made + 8 * hand, turn / HANDS & 1);
+#pragma unroll 2
+                    for (int i = at; i < S::hand / 16; i += 96) {
+                        uint4 g = load_shared(g_at + 16 * i), u = load_shared(g_at + S::hand + 16 * i);
+                        g.x = gated_packed<T, ACT>(g.x, u.x);
+                        g.y = gated_packed<T, ACT>(g.y, u.y);
+                        g.z = gated_packed<T, ACT>(g.z, u.z);
+                        g.w = gated_packed<T, ACT>(g.w, u.w);
+                        store_shared(g_at + 16 * i, g);
+                    }
+                    fence_async_shared();
+                    named_barrier(1, 96);
+                    if (at == 0) {
+#pragma unroll
+                        for (int box = 0; box < S::out / 64; box++)
+                            if (col0 + 64 * box < args.n && row0 < args.m)
+                                tma_store(map_y, col0 + 64 * box, row0, g_at + box * (64 * ROW_BYTES), args.policy_y);
+                        tma_commit();
+                        tma_wait_read<0>();
+                        mbar_arrive(stored + 8 * hand);
+                    }
+                }
+            }
+            if (at == 0) tma_wait<0>();
+        }
+    } else {
+        registers_up<216>();
+        int wg = group - 1, lane = threadIdx.x & 31, s = 0, turn = wg;
+        uint32_t phase = 0;
+        float d[BN / 2];
+        wait_previous_grid();
+        for (int tile = p.first; tile < p.tiles; tile += p.step, turn += 2) {
+            int tm, tn;
+            tile_at(args, tile, &tm, &tn);
+            consume<T, S, BN, STAGES, CM, 1>(d, p, wg, s, phase);
+            if (args.bias0 || args.bias1) {
+#pragma unroll
+                for (int i = 0; i < BN / 4; i++) {
+                    int c = tn * S::out + 2 * (lane & 3) + 8 * (i / 4) + (i & 1);
+                    if (c < args.n && args.bias0) d[i] += T::load(args.bias0, c);
+                    if (c < args.n && args.bias1) d[BN / 4 + i] += T::load(args.bias1, c);
+                }
+            }
+            int hand = turn % HANDS;
+            uint32_t g_at = hands + hand * 2 * S::hand;
+            mbar_wait(stored + 8 * hand, (turn / HANDS & 1) ^ 1);
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                store_tile<T, S::out>(g_at + half * S::hand, [&](int j, uint32_t *lo, uint32_t *hi) {
+                    const float *v = d + half * (BN / 4) + 4 * j;
+                    *lo = T::pack(v[0], v[1]);
+                    *hi = T::pack(v[2], v[3]);
+                });
+            mbar_arrive(made + 8 * hand);
+        }
+    }
+    if (CM > 1) cluster_sync();
 }
 
 } // namespace ep
