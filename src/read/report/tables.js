@@ -68,15 +68,16 @@ function summaryOf(e) {
   const h = e.health || {}, d = (e.devices || [])[0] || {};
   const notes = (h.notes || []).map(n => make('li', {text: plain(n)}));
   return make('div', {}, chips([
-    ['span', isNumber(e.span_us) ? micro(e.span_us) + ' \u00b5s' : null],
+    ['span', isNumber(e.span_us) ? duration(e.span_us * 1e3) : null],
     ['events', isNumber(h.events) ? whole(h.events) : null],
     ['kernels', isNumber(h.kernels) ? whole(h.kernels) : null],
     ['launches', isNumber(h.launches) ? whole(h.launches) : null],
     ['device', d.name || null],
-    ['device busy', isNumber(d.busy_us) ? micro(d.busy_us) + ' \u00b5s' : null],
+    ['device busy', isNumber(d.busy_us) ? duration(d.busy_us * 1e3) : null],
     ['ceilings', e.machine && e.machine.name ? e.machine.name : null],
     ['idle', isNumber(d.idle_share) ? share(d.idle_share) : null],
     ['complete', h.complete === undefined ? null : h.complete ? 'yes' : 'no'],
+    ['totals', h.partial ? 'partial' : null],
     ['repairs', (h.repairs || []).length ? whole(h.repairs.reduce((n, r) => n + (r.count || 0), 0)) : null],
   ]), notes.length ? make('ul', {}, ...notes) : null);
 }
@@ -120,6 +121,11 @@ function explainTables(e) {
   add('Ops', e.ops, table('By self time on the host.', [
     ['name', 'Op'], ['count', 'Count', whole], ['self_us', 'Self \u00b5s', micro], ['total_us', 'Total \u00b5s', micro],
     ['device_us', 'Device \u00b5s', micro], ['kernels', 'Kernels', whole], ['self_kernels', 'Own kernels', whole]], e.ops || [], 300));
+  const both = (e.ops || []).filter(o => o.backward);
+  add('Forward and backward', both, table('What an op costs there and back: its backward ops count for it and for the ops around it.', [
+    ['name', 'Op'], ['count', 'Count', whole], ['total_us', 'Host forward \u00b5s', micro], [r => r.backward.total_us, 'Host backward \u00b5s', micro],
+    ['device_us', 'Device forward \u00b5s', micro], [r => r.backward.device_us, 'Device backward \u00b5s', micro],
+    ['kernels', 'Kernels forward', whole], [r => r.backward.kernels, 'Kernels backward', whole]], both, 200));
   add('Ops that launch nothing', e.views, table('Views and the like: host time only.', [
     ['name', 'Op'], ['count', 'Count', whole], ['self_us', 'Self \u00b5s', micro]], e.views || [], 200));
   add('Fusion', e.fusions, table('Kernels that hand their result to the next through memory, and what one kernel would save at most.', [
