@@ -169,14 +169,38 @@ static bool joins(const ep_study *s, const chain *c, uint32_t node) {
     return false;
 }
 
+/* Does a node read what a node outside of the chain made from the chain's results? One kernel could not do both. */
+static bool comes_back(const ep_study *s, const chain *c, const bool *outside, uint32_t node) {
+    const ep_node *n = &s->nodes[node];
+    for (int i = 0; i < ep_node_inputs(n); i++) {
+        uint32_t from = ep_node_producer(s, n, i);
+        if (from != EP_NO_INDEX && from > c->nodes[0] && outside[from - c->nodes[0]]) return true;
+    }
+    return false;
+}
+
+static bool reads_chain(const ep_study *s, const chain *c, uint32_t node) {
+    const ep_node *n = &s->nodes[node];
+    for (int i = 0; i < ep_node_inputs(n); i++)
+        if (ep_node_producer(s, n, i) != EP_NO_INDEX && inside(c, ep_node_producer(s, n, i)) >= 0) return true;
+    return false;
+}
+
+enum { REACH = 6 }; /* nodes between one member and the next, at most */
+
 /* Grows a chain from `first` over readers that follow within a few nodes. */
 static void grow(const ep_study *s, uint32_t first, const bool *used, chain *c) {
+    bool outside[EP_CHAIN_MAX * REACH + 1] = {false}; /* by distance from the first: rests on the chain, not in it */
     c->nodes[0] = first;
     c->length = 1;
     c->heavy = heavy(s->nodes[first].cls);
-    for (uint32_t n = first + 1; n < s->node_count && n - c->nodes[c->length - 1] <= 6; n++) {
+    for (uint32_t n = first + 1; n < s->node_count && n - c->nodes[c->length - 1] <= REACH; n++) {
         if (ep_node_stream(s, &s->nodes[n]) != ep_node_stream(s, &s->nodes[first])) break;
-        if (used[n] || !joins(s, c, n)) continue;
+        bool back = comes_back(s, c, outside, n);
+        if (used[n] || back || !joins(s, c, n)) {
+            outside[n - first] = back || reads_chain(s, c, n);
+            continue;
+        }
         c->heavy = c->heavy || heavy(s->nodes[n].cls);
         c->nodes[c->length++] = n;
     }

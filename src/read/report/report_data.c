@@ -288,6 +288,12 @@ static void columns_free(columns *c) {
     free(c->link);
 }
 
+/* Of the engine's span and the op in it one has the arrow. */
+static uint32_t forward_of(const ep_links *l, uint32_t row) {
+    uint32_t forward = ep_links_forward(l, row), up = l->parent[row];
+    return forward != EP_NO_INDEX && up != EP_NO_INDEX && ep_links_forward(l, up) == forward ? EP_NO_INDEX : forward;
+}
+
 static void fill_columns(const page *p, columns *c, renumber *names, renumber *infos) {
     const ep_trace *t = p->f->trace;
     /* The same zero as in every report: the trace's first span. What the profiler did before has a negative start. */
@@ -295,7 +301,7 @@ static void fill_columns(const page *p, columns *c, renumber *names, renumber *i
     for (uint32_t i = 0; i < p->n; i++) {
         uint32_t row = p->event[i], from = EP_NO_INDEX;
         if (ep_event_is_device_work(t->kind[row])) from = p->f->links->launch[row];
-        if (t->kind[row] == EP_EVENT_OP) from = ep_links_forward(p->f->links, row);
+        if (t->kind[row] == EP_EVENT_OP) from = forward_of(p->f->links, row);
         c->kind[i] = t->kind[row];
         c->start[i] = (double)(t->ts[row] - origin);
         c->dur[i] = (double)t->dur[row];
