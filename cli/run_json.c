@@ -42,6 +42,7 @@ static void put_compile(json_out *j, const run_result *r) {
     json_number(j, "recompiles", known ? (double)r->compile.recompiles : NAN);
     json_number(j, "cold_us", known ? r->compile.cold_us : NAN);
     json_number(j, "waited_us", known ? r->compile.waited_us : NAN);
+    json_number(j, "build_failures", known ? (double)r->compile.build_failures : NAN);
     json_end(j);
 }
 

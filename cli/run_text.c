@@ -123,6 +123,9 @@ static void show_compile(const run_result *r) {
            r->compile.entries, r->compile.entries == 1 ? "y" : "ies", r->compile.recompiles,
            r->compile.recompiles == 1 ? "" : "s", run_time_text(r->compile.cold_us, a),
            run_time_text(r->compile.waited_us, b));
+    if (r->compile.build_failures)
+        printf("  NOT BUILT: %" PRId64 " generated kernel%s; these calls are answered by eager\n",
+               r->compile.build_failures, r->compile.build_failures == 1 ? "" : "s");
 }
 
 /* What recording cost: the events of a step times the price of one, beside the step. */
