@@ -34,6 +34,10 @@ typedef struct job {
     int64_t group;                         /* panels whose sums are kept while k goes by in more than one super */
     int64_t hook_panels;                   /* panels whose products wait for one call of the hook; 0: no hook */
     size_t x_bytes, sum_bytes, hook_bytes; /* of a thread's scratch */
+    /* Packed x of all rows: the caller's, or made by all threads first where several share a row block. Then what
+     * hardware threads share of L2 holds one copy. NULL: each thread packs its block. */
+    const char *all_x;
+    char *packing; /* all_x while it is made */
     const float *bias[EP_TUNED_PRODUCTS], *table;
     char *scratch;
 } job;
@@ -268,9 +272,9 @@ static void sum_panels(const job *j, desk *d, int64_t m0, int64_t rows, int64_t 
 /* Chunks of x for a block: where they lie, or packed into the thread's scratch. */
 static void take_x(const job *j, desk *d, int64_t m0, int64_t rows, int64_t chunk0, int64_t chunks, char *scratch) {
     const ep_tuned_row *r = j->row;
-    if (j->call->x_packed) {
+    if (j->all_x) {
         d->x_chunks = j->w->chunks;
-        d->x = (const char *)j->call->x + packed_offset(r, d->x_chunks, m0, chunk0 * r->chunk_k);
+        d->x = j->all_x + packed_offset(r, d->x_chunks, m0, chunk0 * r->chunk_k);
         return;
     }
     pack_x(j, m0, rows, chunk0, chunks, scratch);
@@ -300,12 +304,23 @@ static void run_block(const job *j, int64_t block, int64_t panel0, int64_t panel
     }
 }
 
+/* A thread's row tiles of packed x; all threads go on together. */
+static void pack_share(const job *j, int thread, int threads) {
+    const ep_tuned_row *r = j->row;
+    int64_t tiles = ceil_div(j->call->m, r->mr), chunks = j->w->chunks;
+    for (int64_t t = tiles * thread / threads; t < tiles * (thread + 1) / threads; t++)
+        pack_x(j, t * r->mr, min64(r->mr, j->call->m - t * r->mr), 0, chunks,
+               j->packing + packed_offset(r, chunks, t * r->mr, 0));
+    if (threads > 1) ep_parallel_barrier(); /* a call within a parallel region runs alone */
+}
+
 static void run_share(void *user, int thread, int threads) {
     const job *j = user;
     int64_t units = j->blocks * j->w->panels;
     int64_t u = units / threads * thread + min64(units % threads, thread);
     int64_t end = u + units / threads + (thread < units % threads);
     char *scratch = j->scratch + (size_t)thread * (j->x_bytes + j->sum_bytes + j->hook_bytes);
+    if (j->packing) pack_share(j, thread, threads);
     if (j->row->begin) j->row->begin();
     while (u < end) {
         int64_t block = u / j->w->panels, panel = u % j->w->panels, now = min64(j->w->panels - panel, end - u);
@@ -429,15 +444,20 @@ static ep_status take_scratch(ep_tuned_scratch *s, job *j, int threads, ep_error
     for (int i = 0; i < call->more_count; i++) given[i + 1] = call->more[i];
     int64_t padded = j->w->panels * 2 * j->row->half, count = 0;
     for (int i = 0; i < EP_TUNED_PRODUCTS; i++) count += given[i].bias != NULL;
+    bool share = threads > j->blocks && !call->x_packed && j->w->chunks > 0;
+    size_t all_x = share ? (size_t)(ceil_div(call->m, j->row->mr) * j->row->mr * j->row->a_bytes * j->w->chunks) : 0;
+    if (share || call->x_packed) j->x_bytes = 0;
     size_t desks = (size_t)threads * (j->x_bytes + j->sum_bytes + j->hook_bytes);
-    EP_TRY(reserve(s, desks + (size_t)(padded * count) * 4, err));
-    float *bias = (float *)(void *)(s->data + desks);
+    EP_TRY(reserve(s, all_x + desks + (size_t)(padded * count) * 4, err));
+    j->packing = share ? s->data : NULL;
+    j->all_x = call->x_packed ? call->x : j->packing;
+    float *bias = (float *)(void *)(s->data + all_x + desks);
     for (int i = 0; i < EP_TUNED_PRODUCTS; i++) {
         if (!given[i].bias) continue;
         j->bias[i] = widen_bias(call, given[i].bias, given[i].bias_stride, bias, padded);
         bias += padded;
     }
-    j->scratch = s->data;
+    j->scratch = s->data + all_x;
     return EP_OK;
 }
 
