@@ -33,7 +33,7 @@ check-read:
 	@cd $(BUILD)-read && ctest --output-on-failure -LE "gpu|slow" -j $(JOBS)
 
 check-gpu: setup build
-	@cd $(BUILD) && ctest --output-on-failure -L gpu
+	@tools/check_gpu.sh $(BUILD)
 
 bench: build
 	@tools/bench.sh $(BUILD)

@@ -85,6 +85,7 @@ int cmd_run(int argc, char **argv) {
     bool several = q.modes[EP_MODE_EAGER] + q.modes[EP_MODE_COMPILED] + q.modes[EP_MODE_TUNED] > 1;
     if (code < 0) run_race(&q, &s, r);
     if (code < 0 && several && !q.json) run_show_side_by_side(r);
+    if (code < 0 && q.autotune && !q.json) run_show_autotuned(&s);
     if (code < 0 && q.report) code = write_report(&q, r);
     if (code < 0 && q.json) run_show_json(&q, &s, r);
     if (code < 0 && q.report && !q.json) printf("\nreport: %s\n", q.report);

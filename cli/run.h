@@ -11,7 +11,7 @@ typedef struct run_request {
     ep_block_kind kind;
     ep_act act;
     int64_t batch, seq, dim, hidden, out; /* out: 0 until it is known */
-    bool bias, json, ask, modes[EP_MODE_COUNT], all_modes;
+    bool autotune, bias, json, ask, modes[EP_MODE_COUNT], all_modes;
     ep_dtype dtype;
     ep_device device;
     int64_t threads; /* 0: all */
@@ -112,6 +112,7 @@ void run_show_prediction_line(const run_result *r, ep_mode mode);
 /* `brief`: without what the first mode already explained. */
 void run_show_result(const run_request *q, const run_result *r, ep_mode mode, bool brief);
 void run_show_verdicts(const run_result *r, ep_mode mode, bool brief);
+void run_show_autotuned(const run_setup *s);
 void run_show_side_by_side(const run_result r[EP_MODE_COUNT]);
 void run_show_json(const run_request *q, const run_setup *s, const run_result r[EP_MODE_COUNT]);
 /* Times and amounts as people read them: "1.23 ms", "4.6 MB". */

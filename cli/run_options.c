@@ -125,6 +125,7 @@ int run_parse(int argc, char **argv, run_request *q) {
         {"--mode", OPT_TEXT, &w.mode, "NAME", "eager, compiled, tuned, a list of them, or all (eager)"},
         {"--device", OPT_TEXT, &w.device, "NAME", "cpu or cuda (cpu)"},
         {"--threads", OPT_INT, &q->threads, "N", "threads on the CPU (all cores)"},
+        {"--autotune", OPT_FLAG, &q->autotune, NULL, "on the GPU: measure the library's algorithms, print the choice"},
         {"--wait", OPT_INT, &q->wait, "N", "profiled run: steps before warm-up (0)"},
         {"--warmup", OPT_INT, &q->warmup, "N", "steps before anything counts (2)"},
         {"--active", OPT_INT, &q->active, "N", "steps that are recorded (5)"},

@@ -114,7 +114,8 @@ static int make_x(run_setup *s, const run_request *q) {
 
 static int make_context(run_setup *s, const run_request *q) {
     ep_error err = {0};
-    ep_context_options options = {.device = q->device, .threads = (int)q->threads, .rounding = q->rounding};
+    ep_context_options options = {
+        .device = q->device, .threads = (int)q->threads, .rounding = q->rounding, .autotune = q->autotune};
     if (ep_context_create(&options, &err, &s->ctx) != EP_OK) {
         if (err.status == EP_ERROR_NOT_BUILT) return epi_bad("not built yet: %s", err.message);
         return epi_fail(q->device.kind == EP_DEVICE_CUDA ? "cuda" : "cpu", &err);

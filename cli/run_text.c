@@ -298,6 +298,17 @@ void run_show_verdicts(const run_result *r, ep_mode mode, bool brief) {
     if (mode == EP_MODE_EAGER) worth_knowing(r);
 }
 
+void run_show_autotuned(const run_setup *s) {
+    const char *chosen = ep_context_autotuned(s->ctx);
+    printf("\nAUTOTUNED\n");
+    if (!*chosen) printf("  nothing: no product went to a library that has several algorithms\n");
+    while (*chosen) {
+        size_t n = strcspn(chosen, "\n");
+        printf("  %.*s\n", (int)n, chosen);
+        chosen += n + (chosen[n] == '\n');
+    }
+}
+
 void run_show_side_by_side(const run_result r[EP_MODE_COUNT]) {
     char a[24], b[24], c[24], d[24], e[24], kernels[16], ops[16], ratio[16];
     int rounds = 0;

@@ -23,6 +23,7 @@ typedef struct ep_context_options {
     int threads;          /* 0: all cores this process may use */
     ep_rounding rounding; /* EP_ROUNDING_EAGER by default */
     bool reference;       /* run every op by the plain reference kernels */
+    bool autotune;        /* on a GPU: measure the library's proposals for a product once per shape class */
 } ep_context_options;
 
 /* `options` NULL: the defaults, which are all zero. */
@@ -34,6 +35,9 @@ EP_API const ep_error *ep_context_error(const ep_context *ctx);
 EP_API ep_device ep_context_device(const ep_context *ctx);
 EP_API int ep_context_threads(const ep_context *ctx);
 EP_API ep_rounding ep_context_rounding(const ep_context *ctx);
+
+/* What `autotune` chose so far, a line for each shape class; "" where nothing was. Valid until the next call. */
+EP_API const char *ep_context_autotuned(ep_context *ctx);
 
 /* Blocks until all work enqueued on the context's device is done (nothing to wait for on the CPU). A sticky device
  * error is returned here and by every later call. */

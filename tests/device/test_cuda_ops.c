@@ -18,6 +18,11 @@ static uint64_t rnd(uint64_t n) {
     return (seed >> 33) % n;
 }
 
+/* Fewer rounds under tools that slow every launch down a hundred times. */
+static int rounds(int n) {
+    return getenv("EPILOGUE_TEST_SMALL") ? n / 20 + 4 : n;
+}
+
 static double tolerance(ep_dtype d) {
     return d == EP_DTYPE_F32 ? 4e-6 : d == EP_DTYPE_F16 ? 2e-3 : 1.6e-2;
 }
@@ -96,7 +101,7 @@ static void pointwise(void **state) {
 #include <epilogue/pointwise.def>
 #undef EP_POINTWISE
     };
-    for (int round = 0; round < 600; round++) {
+    for (int round = 0; round < rounds(600); round++) {
         ep_op op = (ep_op)rnd(sizeof arity / sizeof *arity);
         ep_dtype dtype = floats[rnd(3)];
         int n = arity[op], ndim = 1 + (int)rnd(4);
@@ -129,7 +134,7 @@ static void pointwise(void **state) {
 
 static void products(void **state) {
     (void)state;
-    for (int round = 0; round < 200; round++) {
+    for (int round = 0; round < rounds(200); round++) {
         ep_dtype dtype = floats[rnd(3)];
         int64_t m = pick(), n = pick(), k = pick();
         int64_t xs[2] = {m, k}, ws[2] = {n, k}, bs[1] = {n};
@@ -150,9 +155,37 @@ static void products(void **state) {
     }
 }
 
+/* A context that measures the library's proposals gives the same answers, and says what it chose. */
+static void autotuned(void **state) {
+    (void)state;
+    ep_error e;
+    ep_context *ctx;
+    ep_context_options o = {.device = {EP_DEVICE_CUDA, 0}, .autotune = true};
+    assert_int_equal(ep_context_create(&o, &e, &ctx), EP_OK);
+    assert_string_equal(ep_context_autotuned(ctx), "");
+    static const int64_t shapes[][3] = {{1, 512, 768}, {64, 512, 768}, {640, 512, 256}};
+    for (int i = 0; i < 6; i++) {
+        const int64_t *mnk = shapes[i / 2];
+        ep_tensor *hx = host_tensor(EP_DTYPE_BF16, 2, (int64_t[]){mnk[0], mnk[2]}, 0),
+                  *hw = host_tensor(EP_DTYPE_BF16, 2, (int64_t[]){mnk[1], mnk[2]}, 0), *dx, *dw, *y, *r;
+        assert_int_equal(ep_to_device(ctx, hx, &dx), EP_OK);
+        assert_int_equal(ep_to_device(ctx, hw, &dw), EP_OK);
+        assert_int_equal(ep_linear(ctx, dx, dw, NULL, &y), EP_OK);
+        assert_int_equal(ep_linear(ref, hx, hw, NULL, &r), EP_OK);
+        compare("autotuned linear", y, r, tolerance(EP_DTYPE_BF16));
+        ep_tensor *all[] = {hx, hw, dx, dw};
+        for (int t = 0; t < 4; t++) ep_tensor_destroy(all[t]);
+    }
+    int lines = 0;
+    for (const char *c = ep_context_autotuned(ctx); *c; c++) lines += *c == '\n';
+    print_message("%s", ep_context_autotuned(ctx));
+    assert_int_equal(lines, 3); /* once a shape class */
+    ep_context_destroy(ctx);
+}
+
 static void rows(void **state) {
     (void)state;
-    for (int round = 0; round < 200; round++) {
+    for (int round = 0; round < rounds(200); round++) {
         ep_dtype dtype = floats[rnd(3)];
         int64_t sizes[3] = {pick() % 20, pick(), 1 + pick()};
         int kind = (int)rnd(3), which = (int)rnd(6);
@@ -181,7 +214,7 @@ static void rows(void **state) {
 static void gated(void **state) {
     (void)state;
     static const int64_t widths[] = {1, 2, 7, 8, 12, 352, 1234, 3001, 3420, 65537};
-    for (int round = 0; round < 160; round++) {
+    for (int round = 0; round < rounds(160); round++) {
         ep_dtype dtype = floats[rnd(3)];
         ep_act act = (ep_act)(1 + rnd(4));
         int64_t w = widths[rnd(10)], sizes[2] = {1 + (int64_t)rnd(4), 2 * w};
@@ -214,7 +247,7 @@ static void blocks(void **state) {
     (void)state;
     static const int64_t sizes[] = {1, 2, 3, 7, 8, 15, 16, 17, 64, 65, 127, 200, 352, 513};
     const size_t count = sizeof sizes / sizeof *sizes;
-    for (int round = 0; round < 150; round++) {
+    for (int round = 0; round < rounds(150); round++) {
         ep_dtype dtype = floats[rnd(3)];
         int64_t m = sizes[rnd(count)], dim = sizes[rnd(count)], hidden = sizes[rnd(count)];
         if (round % 10 == 0) { /* more tiles than multiprocessors, so that kernels walk on */
@@ -401,10 +434,10 @@ int main(void) {
         return 0;
     }
     if (ep_context_create(&plain, &e, &ref) != EP_OK) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pointwise), cmocka_unit_test(products),
-                                       cmocka_unit_test(rows),      cmocka_unit_test(gated),
-                                       cmocka_unit_test(blocks),    cmocka_unit_test(replayed),
-                                       cmocka_unit_test(recorded),  cmocka_unit_test(replay_recorded)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pointwise), cmocka_unit_test(products), cmocka_unit_test(autotuned),
+        cmocka_unit_test(rows),      cmocka_unit_test(gated),    cmocka_unit_test(blocks),
+        cmocka_unit_test(replayed),  cmocka_unit_test(recorded), cmocka_unit_test(replay_recorded)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     ep_context_destroy(gpu);
     ep_context_destroy(ref);

@@ -100,6 +100,7 @@ struct ep_backend {
     const struct ep_backend_ops *ops;
     int threads;
     int index;     /* device index */
+    bool autotune; /* choices are measured where the library only estimates them; set before open */
     char arch[16]; /* what generated code is compiled for ("sm_90"), set by open; "" on the CPU */
     void *state;
 };
@@ -167,6 +168,9 @@ typedef struct ep_backend_ops {
     ep_status (*capture_end)(ep_backend *b, ep_error *err, void **out);
     ep_status (*replay)(ep_backend *b, void *capture, ep_error *err);
     void (*capture_free)(ep_backend *b, void *capture);
+
+    /* What was chosen by measuring, a line each (optional). */
+    const char *(*autotuned)(ep_backend *b);
 
     /* Measures the device's ceilings, without dispatch_ns (optional; the CPU's is ep_cpu_measure). */
     ep_status (*measure)(ep_device device, ep_error *err, ep_machine *out);

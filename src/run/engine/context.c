@@ -54,6 +54,7 @@ ep_status ep_context_create(const ep_context_options *options, ep_error *err, ep
     ctx->ops = *ops;
     ctx->backend = (ep_backend){.name = ops->name, .kind = ops->kind, .ops = ops, .threads = ctx->threads};
     ctx->backend.index = o->device.index;
+    ctx->backend.autotune = o->autotune;
     status = ops->open(o->device.index, ctx->threads, err, &ctx->backend);
     if (status != EP_OK) {
         free(ctx);
@@ -84,6 +85,10 @@ int ep_context_threads(const ep_context *ctx) {
 
 ep_rounding ep_context_rounding(const ep_context *ctx) {
     return ctx->rounding;
+}
+
+const char *ep_context_autotuned(ep_context *ctx) {
+    return ctx->ops.autotuned ? ctx->ops.autotuned(&ctx->backend) : "";
 }
 
 ep_status ep_context_sync(ep_context *ctx) {

@@ -7,6 +7,7 @@
 static ep_status open_backend(int index, int threads, ep_error *err, ep_backend *out) {
     cuda_state *s;
     EP_TRY(cuda_state_open(index, err, &s));
+    s->autotune = out->autotune;
     out->state = s;
     out->index = index;
     out->threads = threads;
@@ -46,6 +47,10 @@ static ep_status gemm(ep_backend *b, const ep_gemm *g, ep_error *err) {
     return cuda_gemm(cuda_of(b), g, err);
 }
 
+static const char *autotuned(ep_backend *b) {
+    return ep_text_str(&cuda_of(b)->autotuned);
+}
+
 const ep_backend_ops ep_backend_cuda = {
     .name = "cuda",
     .kind = EP_DEVICE_CUDA,
@@ -76,5 +81,6 @@ const ep_backend_ops ep_backend_cuda = {
     .capture_end = cuda_capture_end,
     .replay = cuda_replay,
     .capture_free = cuda_capture_free,
+    .autotuned = autotuned,
     .measure = cuda_measure,
 };

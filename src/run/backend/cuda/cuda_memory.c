@@ -131,6 +131,13 @@ ep_status cuda_storage_create(cuda_state *s, size_t bytes, ep_error *err, ep_sto
     return EP_OK;
 }
 
+void cuda_mark_written(cuda_state *s, void *out, int64_t rows, int64_t cols, int64_t row, size_t size) {
+    if (!s->mark_written || s->capture || rows <= 0) return;
+    /* Not a number in every float dtype, so that an element nobody writes is still found by a comparison. */
+    for (int64_t r = 0; r < rows; r++)
+        s->cu->memset8((cu_ptr)(uintptr_t)out + (cu_ptr)(r * row) * size, 0xff, (size_t)cols * size, s->stream);
+}
+
 void cuda_memory_stats(cuda_state *s, ep_memory_stats *out) {
     pthread_mutex_lock(&s->memory.lock);
     *out = s->memory.stats;

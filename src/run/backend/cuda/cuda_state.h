@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/text.h"
 #include "driver.h"
 #include "run/backend/backend.h"
 
@@ -49,6 +50,8 @@ typedef struct cuda_state {
     size_t workspace_bytes;
     cuda_gemm_entry **gemms; /* open addressing by key */
     size_t gemm_count, gemm_slots;
+    bool autotune;     /* measure cuBLASLt's proposals instead of taking its first */
+    ep_text autotuned; /* a line for each choice made so */
 
     cu_module *modules; /* ahead-of-time images, loaded on first use */
     bool *listed;       /* by image: what it holds is in the table */
@@ -57,6 +60,7 @@ typedef struct cuda_state {
     struct cuda_timing *timing;   /* of cuda_probe.c */
     cu_result sticky;             /* the first device error that cannot be left behind */
     struct cuda_capture *capture; /* the stream is being captured into this; else NULL */
+    bool mark_written;            /* for initcheck: outputs that it cannot see being written are filled first */
 } cuda_state;
 
 ep_status cuda_state_open(int index, ep_error *err, cuda_state **out);
@@ -72,6 +76,9 @@ void cuda_memory_close(cuda_state *s);
 ep_status cuda_storage_create(cuda_state *s, size_t bytes, ep_error *err, ep_storage **out);
 ep_status cuda_copy_to_host(cuda_state *s, const ep_tensor *x, ep_tensor *host, ep_error *err);
 ep_status cuda_copy_from_host(cuda_state *s, const ep_tensor *host, ep_tensor *x, ep_error *err);
+/* With EPILOGUE_INITCHECK: fills a row-major result that the copy engine or a library is about to write, since
+ * initcheck sees neither writing. Does nothing otherwise. */
+void cuda_mark_written(cuda_state *s, void *out, int64_t rows, int64_t cols, int64_t row, size_t size);
 void cuda_memory_stats(cuda_state *s, ep_memory_stats *out);
 
 /* cuda_launch.c */

@@ -14,7 +14,18 @@ struct ep_packed {
     int64_t row[2], col[2];
     ep_storage *own[2]; /* packed copies */
     int64_t bytes;
+    struct map_entry *maps; /* [MAPS], what the copy engine was told of late; NULL until a kernel needs it */
+    unsigned next_map;
 };
+
+/* One description for the copy engine; what it holds is a function of the key alone, so it never goes stale. */
+typedef struct map_entry {
+    cu_tensor_map map;
+    const void *p;
+    int64_t rows, cols, row;
+    unsigned box_rows;
+} map_entry;
+enum { MAPS = 8 }; /* weights, and the last few inputs and results */
 
 /* L2 policies (kernels/common/tma.cuh): results that cannot stay in the L2 should not push operands out. */
 #define L2_NORMAL 0x1000000000000000u
@@ -89,6 +100,7 @@ void cuda_pack_free(ep_backend *b, ep_packed *p) {
     (void)b;
     if (!p) return;
     for (int i = 0; i < 2; i++) ep_storage_release(p->own[i]);
+    free(p->maps);
     cuda_state_release(p->state);
     free(p);
 }
@@ -147,6 +159,31 @@ static ep_status make_map(cuda_state *s, ep_dtype dtype, const void *p, int64_t 
     return cuda_result(s, r, "cuTensorMapEncodeTiled", err);
 }
 
+/* The description of a matrix, kept: making one costs the host as much as a tenth of a launch. */
+static ep_status find_map(cuda_state *s, ep_packed *w, const void *p, int64_t rows, int64_t cols, int64_t row,
+                          unsigned box_rows, cu_tensor_map *out, ep_error *err) {
+    for (unsigned i = 0; i < MAPS; i++) {
+        const map_entry *e = &w->maps[i];
+        if (e->p != p || e->rows != rows || e->cols != cols || e->row != row || e->box_rows != box_rows) continue;
+        *out = e->map; /* copied: a later one of the same launch may take its slot */
+        return EP_OK;
+    }
+    map_entry *e = &w->maps[w->next_map++ % MAPS];
+    e->p = NULL;
+    EP_TRY(make_map(s, w->dtype, p, rows, cols, row, box_rows, &e->map, err));
+    e->p = p, e->rows = rows, e->cols = cols, e->row = row, e->box_rows = box_rows;
+    *out = e->map;
+    return EP_OK;
+}
+
+static ep_status open_maps(ep_packed *w, ep_error *err) {
+    if (w->maps) return EP_OK;
+    w->maps = aligned_alloc(64, MAPS * sizeof *w->maps);
+    if (!w->maps) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for tensor maps");
+    memset(w->maps, 0, MAPS * sizeof *w->maps);
+    return EP_OK;
+}
+
 static void count_work(const ep_tuned_call *c, const ep_packed *w, cuda_launch *l) {
     int64_t matrices = w->w[1] ? 2 : 1, size = (int64_t)ep_dtype_size(w->dtype);
     l->flops = 2 * matrices * c->m * w->n * w->k;
@@ -200,15 +237,16 @@ static ep_status run_stream(cuda_state *s, const ep_tuned_call *c, const cuda_ge
 
 static ep_status run_tiles(cuda_state *s, const ep_tuned_call *c, const cuda_gemm_row *row, cuda_launch *l,
                            ep_error *err) {
-    const ep_packed *w = c->weights;
+    ep_packed *w = (ep_packed *)(uintptr_t)c->weights; /* its maps are a cache */
     cu_tensor_map x, w0, w1, y;
     int64_t k = padded(w->k);
     unsigned half = (unsigned)(row->gated ? row->tile_n : row->tile_n / 2);
-    EP_TRY(make_map(s, w->dtype, c->x, c->m, k, c->x_row, 128, &x, err));
-    EP_TRY(make_map(s, w->dtype, w->w[0], w->n, k, w->row[0], half, &w0, err));
+    EP_TRY(open_maps(w, err));
+    EP_TRY(find_map(s, w, c->x, c->m, k, c->x_row, 128, &x, err));
+    EP_TRY(find_map(s, w, w->w[0], w->n, k, w->row[0], half, &w0, err));
     w1 = w0;
-    if (row->gated) EP_TRY(make_map(s, w->dtype, w->w[1], w->n, k, w->row[1], half, &w1, err));
-    EP_TRY(make_map(s, w->dtype, c->out, c->m, w->n, c->out_row, 64, &y, err));
+    if (row->gated) EP_TRY(find_map(s, w, w->w[1], w->n, k, w->row[1], half, &w1, err));
+    EP_TRY(find_map(s, w, c->out, c->m, w->n, c->out_row, 64, &y, err));
     int rows = 128 * row->cluster, columns = row->gated ? 2 * row->tile_n : row->tile_n;
     gemm_args a = {(int)c->m,
                    (int)w->n,
@@ -232,6 +270,7 @@ static ep_status run_tiles(cuda_state *s, const ep_tuned_call *c, const cuda_gem
     l->shared_bytes = (unsigned)(row->stages * (128 + columns) * 128 + 128 * staged * 2 + 16 * row->stages + 1024);
     l->programmatic = true;
     void *params[] = {&x, &w0, &w1, &y, &a};
+    cuda_mark_written(s, c->out, c->m, w->n, c->out_row, 2);
     return cuda_run(s, l, params, err);
 }
 

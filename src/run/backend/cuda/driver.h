@@ -75,6 +75,10 @@ enum {
     F(cuStreamWaitEvent, stream_wait, (cu_stream stream, cu_event event, unsigned flags))                              \
     F(cuStreamBeginCapture_v2, capture_begin, (cu_stream stream, int mode))                                            \
     F(cuStreamEndCapture, capture_end, (cu_stream stream, cu_graph * graph))                                           \
+    F(cuStreamGetCaptureInfo_v2, capture_info,                                                                         \
+      (cu_stream stream, int *status, uint64_t *id, cu_graph *graph, const void **dependencies, size_t *count))        \
+    F(cuGraphGetNodes, graph_nodes, (cu_graph graph, void **nodes, size_t *count))                                     \
+    F(cuGraphNodeGetType, graph_node_type, (void *node, int *type))                                                    \
     F(cuGraphInstantiateWithFlags, graph_instantiate,                                                                  \
       (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))                                                \
     F(cuGraphLaunch, graph_launch, (cu_graph_exec exec, cu_stream stream))                                             \

@@ -19,10 +19,13 @@ struct cuda_gemm_entry {
     lt_layout w, x, c, d;
     lt_algo algo;
     const void *bias;
+    bool chosen; /* by measuring, or measuring was tried */
     char name[80];
 };
 
-enum { WORKSPACE_BYTES = 64 << 20 };
+/* A search runs each of the library's proposals a few times; it may cost this much device time, then the best so far is
+ * taken. */
+enum { WORKSPACE_BYTES = 64 << 20, PROPOSALS = 16, TRIALS = 5, SEARCH_MS = 500 };
 
 static int lt_type(ep_dtype dtype) {
     return dtype == EP_DTYPE_F32 ? LT_R_32F : dtype == EP_DTYPE_BF16 ? LT_R_16BF : LT_R_16F;
@@ -70,7 +73,8 @@ static ep_status fill_desc(const lt_library *lt, cuda_gemm_entry *e, ep_error *e
     return make_layout(lt, out, k->n, k->m, k->out_ld, k->batch, k->out_batch, err, &e->d);
 }
 
-static ep_status choose(cuda_state *s, cuda_gemm_entry *e, ep_error *err) {
+static ep_status propose(cuda_state *s, const cuda_gemm_entry *e, int most, ep_error *err, lt_heuristic *found,
+                         int *count) {
     const lt_library *lt = s->lt;
     lt_preference p;
     EP_TRY(lt_check(lt->preference_create(&p), "cublasLtMatmulPreferenceCreate", err));
@@ -78,12 +82,18 @@ static ep_status choose(cuda_state *s, cuda_gemm_entry *e, ep_error *err) {
     uint32_t align = (uint32_t)e->key.align;
     int r = lt->preference_set(p, LT_PREF_WORKSPACE, &bytes, sizeof bytes);
     for (int which = 5; which <= 8 && r == 0; which++) r = lt->preference_set(p, which, &align, sizeof align);
-    lt_heuristic found;
-    int count = 0;
-    if (r == 0) r = lt->heuristic(s->lt_handle, e->desc, e->w, e->x, e->c, e->d, p, 1, &found, &count);
+    *count = 0;
+    if (r == 0) r = lt->heuristic(s->lt_handle, e->desc, e->w, e->x, e->c, e->d, p, most, found, count);
     lt->preference_destroy(p);
     EP_TRY(lt_check(r, "cublasLtMatmulAlgoGetHeuristic", err));
-    if (count == 0) return ep_fail(err, EP_ERROR_UNSUPPORTED, "cuBLASLt has no algorithm for this product");
+    if (*count == 0) return ep_fail(err, EP_ERROR_UNSUPPORTED, "cuBLASLt has no algorithm for this product");
+    return EP_OK;
+}
+
+static ep_status choose(cuda_state *s, cuda_gemm_entry *e, ep_error *err) {
+    lt_heuristic found;
+    int count;
+    EP_TRY(propose(s, e, 1, err, &found, &count));
     e->algo = found.algo;
     return EP_OK;
 }
@@ -206,6 +216,63 @@ static ep_status without_product(cuda_state *s, const ep_gemm *g, ep_error *err)
     return status;
 }
 
+static int multiply(cuda_state *s, const ep_gemm *g, const cuda_gemm_entry *e, const lt_algo *algo) {
+    float alpha = (float)g->alpha, beta = e->key.has_c ? (float)g->beta : 0.0f;
+    return s->lt->matmul(s->lt_handle, e->desc, &alpha, g->b, e->w, g->a, e->x, &beta, e->key.has_c ? g->c : g->out,
+                         e->c, g->out, e->d, algo, (void *)(uintptr_t)s->workspace, s->workspace_bytes, s->stream);
+}
+
+/* Least time of a few runs, in ms; negative: this one does not run. */
+static float trial(cuda_state *s, const ep_gemm *g, const cuda_gemm_entry *e, const lt_algo *algo, cu_event from,
+                   cu_event to) {
+    float least = -1;
+    for (int i = 0; i <= TRIALS; i++) { /* the first is not counted */
+        float ms;
+        s->cu->event_record(from, s->stream);
+        if (multiply(s, g, e, algo) != 0) return -1;
+        s->cu->event_record(to, s->stream);
+        if (s->cu->event_sync(to) != 0 || s->cu->event_elapsed(&ms, from, to) != 0) return -1;
+        if (i > 0 && (least < 0 || ms < least)) least = ms;
+    }
+    return least;
+}
+
+/* The heuristics' first answer stays unless another is faster by more than its times scatter. */
+static void search(cuda_state *s, const ep_gemm *g, cuda_gemm_entry *e, cu_event from, cu_event to) {
+    lt_heuristic found[PROPOSALS];
+    int count, best = 0, tried = 0;
+    ep_error ignored;
+    float first = -1, least = -1, spent = 0;
+    if (propose(s, e, PROPOSALS, &ignored, found, &count) != EP_OK) return;
+    for (int i = 0; i < count && spent < (float)SEARCH_MS; i++) {
+        if (found[i].state != 0) continue;
+        float ms = trial(s, g, e, &found[i].algo, from, to);
+        if (ms < 0) continue;
+        tried++;
+        spent += ms * (TRIALS + 1);
+        if (i == 0) first = ms;
+        if (least < 0 || ms < (best == 0 ? least * 0.98f : least)) least = ms, best = i;
+    }
+    if (least < 0) return;
+    e->algo = found[best].algo;
+    const gemm_key *k = &e->key;
+    ep_text_printf(&s->autotuned, "%s %lldx%lldx%lld: proposal %d of %d, %.1f us", e->name, (long long)k->m,
+                   (long long)k->n, (long long)k->k, best + 1, tried, (double)least * 1e3);
+    if (best > 0 && first > 0) ep_text_printf(&s->autotuned, " (the first takes %.1f us)", (double)first * 1e3);
+    ep_text_char(&s->autotuned, '\n');
+}
+
+/* Once an entry, on the operands of its first call. Not where a run would change what the next one reads. */
+static void autotune(cuda_state *s, const ep_gemm *g, cuda_gemm_entry *e) {
+    cu_event from = NULL, to = NULL;
+    if (e->chosen || !s->autotune || s->capture) return;
+    if (e->key.has_c && g->c == g->out) return;
+    e->chosen = true;
+    if (s->cu->event_create(&from, 0) == 0 && s->cu->event_create(&to, 0) == 0) search(s, g, e, from, to);
+    if (from) s->cu->event_destroy(from);
+    if (to) s->cu->event_destroy(to);
+}
+
 static ep_status product(cuda_state *s, const ep_gemm *g, ep_error *err) {
     gemm_key key;
     memset(&key, 0, sizeof key);
@@ -232,7 +299,7 @@ static ep_status product(cuda_state *s, const ep_gemm *g, ep_error *err) {
         EP_TRY(lt_check(s->lt->desc_set(e->desc, LT_DESC_BIAS_POINTER, &g->bias, sizeof g->bias), "bias pointer", err));
         e->bias = g->bias;
     }
-    float alpha = (float)g->alpha, beta = key.has_c ? (float)g->beta : 0.0f;
+    autotune(s, g, e);
     int64_t in = g->batch * (g->m * g->k + g->k * g->n) * (int64_t)size, out = g->batch * g->m * g->n;
     cuda_launch l = {.name = e->name,
                      .flops = 2 * g->batch * g->m * g->n * g->k,
@@ -242,8 +309,11 @@ static ep_status product(cuda_state *s, const ep_gemm *g, ep_error *err) {
     const ep_probe *p = s->capture ? NULL : ep_probe_get();
     cuda_probe_mark mark;
     if (p) cuda_probe_begin(s, p, "cublasLtMatmul_LaunchKernel", &mark);
-    int r = s->lt->matmul(s->lt_handle, e->desc, &alpha, g->b, e->w, g->a, e->x, &beta, key.has_c ? g->c : g->out, e->c,
-                          g->out, e->d, &e->algo, (void *)(uintptr_t)s->workspace, s->workspace_bytes, s->stream);
+    if (!key.has_c || g->c != g->out)
+        for (int64_t b = 0; b < g->batch; b++)
+            cuda_mark_written(s, (char *)g->out + (size_t)(b * g->out_batch) * ep_dtype_size(g->out_dtype), g->m, g->n,
+                              g->out_row, ep_dtype_size(g->out_dtype));
+    int r = multiply(s, g, e, &e->algo);
     if (p) cuda_probe_end(s, p, &l, &mark);
     return lt_check(r, "cublasLtMatmul", err);
 }
@@ -302,6 +372,7 @@ ep_status cuda_gemm(cuda_state *s, const ep_gemm *given, ep_error *err) {
 void cuda_gemm_close(cuda_state *s) {
     for (size_t i = 0; i < s->gemm_slots; i++) free_entry(s->lt, s->gemms[i]);
     free(s->gemms);
+    ep_text_free(&s->autotuned);
     if (s->lt_handle) s->lt->destroy(s->lt_handle);
     if (s->workspace) s->cu->memory_free(s->workspace);
 }

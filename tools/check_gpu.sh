@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# The device tests, then the same on small shapes under compute-sanitizer's four tools: tools/check_gpu.sh BUILD
+# EPILOGUE_TEST_SMALL=1 makes the tests short; EPILOGUE_INITCHECK=1 fills what initcheck cannot see being written (results
+# of the bulk copy engine and of cuBLASLt), so that what it still reports is ours.
+set -uo pipefail
+build=${1:-build}
+failed=0
+say() { echo "check_gpu: $*"; }
+
+if [ -f "$build/CTestTestfile.cmake" ]; then
+    (cd "$build" && ctest --output-on-failure -L gpu) || failed=1
+else
+    for t in "$build"/tests/test_cuda_*; do "$t" || { say "$t failed"; failed=1; }; done
+fi
+
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+[ -n "$sanitizer" ] || { say "compute-sanitizer is not here: its four tools are left out"; exit $failed; }
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# Does initcheck see the copy engine's stores? The reason why EPILOGUE_INITCHECK fills them.
+probe=$build/bulk_store
+[ -x "$probe" ] || nvcc -arch=sm_90 -o "$probe" "$(dirname "$0")/../tests/device/sanitize/bulk_store.cu" 2>/dev/null
+for how in plain bulk; do
+    [ -x "$probe" ] || break
+    "$sanitizer" --tool initcheck "$probe" $how >"$log" 2>&1
+    say "initcheck on a $how store that is read back: $(grep -o 'ERROR SUMMARY: .*' "$log" || echo 'did not run')"
+done
+
+for tool in memcheck racecheck synccheck initcheck; do
+    for t in "$build"/tests/test_cuda_ops "$build"/tests/test_cuda_two; do
+        [ -x "$t" ] || continue
+        fill=()
+        [ $tool = initcheck ] && fill=(EPILOGUE_INITCHECK=1)
+        env EPILOGUE_TEST_SMALL=1 "${fill[@]}" timeout "${SANITIZER_SECONDS:-300}" \
+            "$sanitizer" --tool $tool --error-exitcode 9 "$t" >"$log" 2>&1
+        code=$?
+        say "$tool $(basename "$t"): exit $code, $(grep -o 'ERROR SUMMARY: .*\|RACECHECK SUMMARY: .*' "$log" | tail -1)"
+        [ $code = 0 ] && continue
+        failed=1
+        grep -a '=========' "$log" | head -40
+    done
+done
+exit $failed
