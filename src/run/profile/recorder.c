@@ -274,6 +274,9 @@ static void apply_phase(ep_profile *p) {
     ep_step_action now = ep_step_action_of(&p->options, p->step);
     ep_step_action before = p->step ? ep_step_action_of(&p->options, p->step - 1) : EP_STEP_OFF;
     if (p->step == 0 || now != before) {
+        /* What devices still hold belongs to the phase that ends: it is kept or dropped with it. */
+        ep_probe_flush_fn flush = atomic_load(&ep_probe_flush);
+        if (flush && p->step) flush();
         atomic_store_explicit(&rec.kept, now == EP_STEP_RECORD, memory_order_relaxed);
         atomic_fetch_add_explicit(&rec.epoch, 1, memory_order_release);
         atomic_store_explicit(&ep_probe_active, now == EP_STEP_OFF ? NULL : &probe, memory_order_release);

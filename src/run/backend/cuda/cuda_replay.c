@@ -60,6 +60,24 @@ void cuda_capture_hold(cuda_state *s, ep_storage *storage) {
     c->held[c->held_count++] = storage;
 }
 
+/* Kernels captured so far. */
+static size_t kernel_nodes(const cuda_state *s) {
+    enum { KERNEL_NODE = 0, CAPTURING = 1 };
+    int status = 0;
+    cu_graph graph = NULL;
+    size_t count = 0, kernels = 0;
+    if (s->cu->capture_info(s->stream, &status, NULL, &graph, NULL, NULL) != 0 || status != CAPTURING) return 0;
+    if (s->cu->graph_nodes(graph, NULL, &count) != 0 || !count) return 0;
+    void **nodes = malloc(count * sizeof *nodes);
+    if (nodes && s->cu->graph_nodes(graph, nodes, &count) == 0)
+        for (size_t i = 0; i < count; i++) {
+            int type;
+            kernels += s->cu->graph_node_type(nodes[i], &type) == 0 && type == KERNEL_NODE;
+        }
+    free(nodes);
+    return kernels;
+}
+
 void cuda_capture_launch(cuda_state *s, const cuda_launch *l) {
     cuda_capture *c = s->capture;
     if (!ep_grow(&c->nodes, &c->node_cap, c->node_count + 1, sizeof *c->nodes)) {
@@ -67,7 +85,7 @@ void cuda_capture_launch(cuda_state *s, const cuda_launch *l) {
         return;
     }
     cupti_node *n = &c->nodes[c->node_count++];
-    *n = (cupti_node){"", l->flops, l->bytes_read, l->bytes_written};
+    *n = (cupti_node){"", l->flops, l->bytes_read, l->bytes_written, kernel_nodes(s)};
     if (c->op) snprintf(n->op, sizeof n->op, "%s", c->op);
 }
 

@@ -70,9 +70,9 @@ enum { MAP = 1 << 16 }; /* launches in flight between two flushes; older ones ar
 
 typedef struct launch_work {
     uint64_t correlation;
-    cupti_node node;  /* of a launch of one kernel */
-    cupti_node *more; /* of a replay: [count], `next` is the first not taken; owned */
-    size_t count, next;
+    cupti_node node;    /* of a launch of one kernel */
+    cupti_node *more;   /* of a replay: [count], `next` is the first not taken; owned */
+    size_t count, next; /* next: kernels delivered so far */
 } launch_work;
 
 static uint64_t u64(const uint8_t *r, size_t at) {
@@ -94,13 +94,15 @@ static uint64_t correlation_of(uint32_t theirs) {
 
 static void take_work(const ep_probe *p, ep_probe_kernel *k) {
     launch_work *w = &state.work[k->correlation & (MAP - 1)];
-    if (!k->correlation || w->correlation != k->correlation || w->next == w->count) return;
-    const cupti_node *n = w->more ? &w->more[w->next] : &w->node;
-    w->next++;
+    if (!k->correlation || w->correlation != k->correlation || !w->count) return;
+    size_t kernel = w->next++, i = w->count - 1;
+    while (w->more && i > 0 && w->more[i].first > kernel) i--;
+    const cupti_node *n = w->more ? &w->more[i] : &w->node;
+    if (*n->op) k->captured_in = p->name(p->self, n->op);
+    if (kernel != n->first) return; /* the launch's first kernel carries all its work */
     k->flops = n->flops;
     k->bytes_read = n->bytes_read;
     k->bytes_written = n->bytes_written;
-    if (*n->op) k->captured_in = p->name(p->self, n->op);
 }
 
 static void deliver(const ep_probe *p, const uint8_t *r, uint32_t kind) {
@@ -190,6 +192,14 @@ static void drain(void) {
     state.full = NULL;
     pthread_mutex_unlock(&state.full_lock);
     const ep_probe *p = ep_probe_get();
+    full_buffer *oldest = NULL; /* the kernels of a replay are told apart by their order */
+    while (list) {
+        full_buffer *next = list->next;
+        list->next = oldest;
+        oldest = list;
+        list = next;
+    }
+    list = oldest;
     for (full_buffer *b = list; b; b = b->next) read_links(b);
     while (list) {
         full_buffer *b = list;
@@ -295,7 +305,7 @@ void cupti_work(uint64_t correlation, int64_t flops, int64_t bytes_read, int64_t
     launch_work *w = state.work ? &state.work[correlation & (MAP - 1)] : NULL;
     if (!w) return;
     free(w->more);
-    *w = (launch_work){correlation, {"", flops, bytes_read, bytes_written}, NULL, 1, 0};
+    *w = (launch_work){correlation, {"", flops, bytes_read, bytes_written, 0}, NULL, 1, 0};
 }
 
 void cupti_replayed(uint64_t correlation, const cupti_node *nodes, size_t count) {

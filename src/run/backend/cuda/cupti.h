@@ -19,8 +19,9 @@ void cupti_work(uint64_t correlation, int64_t flops, int64_t bytes_read, int64_t
 typedef struct cupti_node {
     char op[48];
     int64_t flops, bytes_read, bytes_written;
+    size_t first; /* the launch's first kernel, counted over the replay: a library may run several for one call */
 } cupti_node;
-/* The kernels under `correlation` are these, in this order (copied). */
+/* The kernels under `correlation` come from these launches, in this order (copied). */
 void cupti_replayed(uint64_t correlation, const cupti_node *nodes, size_t count);
 /* Delivers what is complete to the active probe. */
 void cupti_flush(void);

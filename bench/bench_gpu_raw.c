@@ -1,0 +1,185 @@
+/* What the raw driver and library calls of one eager geglu forward cost the host, and what the forward costs through the
+ * public API, in the same run: three cublasLtMatmul and two launches against ep_block_run. One JSON line a measurement.
+ *     bench_gpu_raw        about 10 s */
+#include <epilogue/epilogue.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "run/backend/cuda/cuda_state.h"
+#include "run/engine/context.h"
+
+enum { BURST = 20, BURSTS = 30 };
+static ep_context *ctx;
+
+static double now_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static void check(ep_status s, const char *what) {
+    if (s == EP_OK) return;
+    fprintf(stderr, "bench_gpu_raw: %s: %s\n", what, ep_context_error(ctx)->message);
+    exit(1);
+}
+
+static ep_tensor *device(int64_t rows, int64_t cols, uint64_t seed) {
+    ep_error err = {0};
+    ep_tensor *host, *d;
+    check(ep_tensor_create(EP_DTYPE_BF16, 2, (int64_t[]){rows, cols}, &err, &host), err.message);
+    check(ep_tensor_fill_random(host, seed, 0.03, &err), err.message);
+    check(ep_to_device(ctx, host, &d), "copy");
+    ep_tensor_destroy(host);
+    return d;
+}
+
+/* One product as the library's own user would call it: everything made before, one call. */
+typedef struct product {
+    lt_desc desc;
+    lt_layout w, x, d;
+    lt_heuristic found;
+    const void *a, *b;
+    void *out;
+} product;
+
+static const lt_library *lt;
+static lt_handle handle;
+static cu_ptr workspace;
+static cuda_state *state;
+
+static void make(product *p, const ep_tensor *x, const ep_tensor *w, ep_tensor *out, int64_t m, int64_t n, int64_t k) {
+    int32_t t = 1, count = 0;
+    size_t bytes = 32 << 20;
+    lt_preference preference;
+    int r = lt->desc_create(&p->desc, LT_COMPUTE_32F, LT_R_32F);
+    r |= lt->desc_set(p->desc, LT_DESC_TRANSA, &t, sizeof t);
+    r |= lt->layout_create(&p->w, LT_R_16BF, (uint64_t)k, (uint64_t)n, k);
+    r |= lt->layout_create(&p->x, LT_R_16BF, (uint64_t)k, (uint64_t)m, k);
+    r |= lt->layout_create(&p->d, LT_R_16BF, (uint64_t)n, (uint64_t)m, n);
+    r |= lt->preference_create(&preference);
+    r |= lt->preference_set(preference, LT_PREF_WORKSPACE, &bytes, sizeof bytes);
+    r |= lt->heuristic(handle, p->desc, p->w, p->x, p->d, p->d, preference, 1, &p->found, &count);
+    lt->preference_destroy(preference);
+    if (r || !count) {
+        fprintf(stderr, "bench_gpu_raw: cuBLASLt gives %d, %d algorithms\n", r, count);
+        exit(1);
+    }
+    p->a = w->data, p->b = x->data, p->out = out->data;
+}
+
+static void drop(product *p) {
+    lt->desc_destroy(p->desc);
+    lt->layout_destroy(p->w);
+    lt->layout_destroy(p->x);
+    lt->layout_destroy(p->d);
+}
+
+static void multiply(const product *p) {
+    float one = 1, zero = 0;
+    int r = lt->matmul(handle, p->desc, &one, p->a, p->w, p->b, p->x, &zero, p->out, p->d, p->out, p->d, &p->found.algo,
+                       (void *)(uintptr_t)workspace, 32 << 20, state->stream);
+    if (r) exit(1);
+}
+
+typedef struct forward {
+    product gate, up, down;
+    cu_function function;
+    void *params[1], *args;
+    unsigned grid;
+    ep_block *block;
+    ep_tensor *x;
+} forward;
+
+static void launch(const forward *f) {
+    cu_launch_config c = {{f->grid, 1, 1}, {256, 1, 1}, 0, state->stream, NULL, 0};
+    if (state->cu->launch(&c, f->function, (void **)(uintptr_t)f->params, NULL) != 0) exit(1);
+}
+
+static void raw(void *user) {
+    forward *f = user;
+    multiply(&f->gate);
+    multiply(&f->up);
+    launch(f);
+    launch(f);
+    multiply(&f->down);
+}
+
+static void eager(void *user) {
+    forward *f = user;
+    ep_tensor *y;
+    check(ep_block_run(f->block, EP_MODE_EAGER, f->x, NULL, &y), "eager");
+    ep_tensor_destroy(y);
+}
+
+/* Least host time of a call, of bursts on an empty queue. */
+static double host_us(void (*call)(void *), void *user) {
+    double least = 1e9;
+    for (int r = 0; r < BURSTS; r++) {
+        check(ep_context_sync(ctx), "sync");
+        double from = now_us();
+        for (int i = 0; i < BURST; i++) call(user);
+        double us = (now_us() - from) / BURST;
+        if (us < least) least = us;
+    }
+    check(ep_context_sync(ctx), "sync");
+    return least;
+}
+
+/* A kernel as cheap to launch as any: its one argument block, nothing to do. */
+static void find_kernel(forward *f) {
+    static long long args[8]; /* ep_flat_args of no element */
+    static const char *const name = "ep_bf16_gelu_tanh_sm80_v16";
+    for (size_t i = 0; !f->function && i < 16; i++)
+        if (state->modules && state->modules[i]) state->cu->module_function(&f->function, state->modules[i], name);
+    f->args = args;
+    f->params[0] = args;
+    f->grid = 1;
+}
+
+static void geglu(int64_t m, int64_t dim, int64_t hidden) {
+    forward f = {.x = device(m, dim, 1)};
+    ep_tensor *gate = device(hidden, dim, 2), *up = device(hidden, dim, 3), *down = device(dim, hidden, 4);
+    ep_tensor *h = device(m, hidden, 5), *g = device(m, hidden, 6), *y = device(m, dim, 7);
+    ep_block_weights w = {.gate = gate, .up = up, .down = down};
+    check(ep_block_create(ctx, EP_BLOCK_GATED, EP_ACT_GELU_TANH, &w, &f.block), "block");
+    for (int i = 0; i < 3; i++) eager(&f);
+    make(&f.gate, f.x, gate, h, m, hidden, dim);
+    make(&f.up, f.x, up, g, m, hidden, dim);
+    make(&f.down, h, down, y, m, dim, hidden);
+    find_kernel(&f);
+    if (!f.function) {
+        fprintf(stderr, "bench_gpu_raw: the pointwise kernel was not found\n");
+        exit(1);
+    }
+    for (int i = 0; i < 3; i++) raw(&f);
+    double a = host_us(raw, &f), b = host_us(eager, &f), a2 = host_us(raw, &f), b2 = host_us(eager, &f);
+    a = a2 < a ? a2 : a, b = b2 < b ? b2 : b;
+    printf("{\"what\": \"eager geglu host\", \"m\": %lld, \"dim\": %lld, \"hidden\": %lld, \"raw_us\": %.2f, "
+           "\"eager_us\": %.2f, \"ratio\": %.3f}\n",
+           (long long)m, (long long)dim, (long long)hidden, a, b, b / a);
+    fflush(stdout);
+    drop(&f.gate), drop(&f.up), drop(&f.down);
+    ep_block_destroy(f.block);
+    ep_tensor *all[] = {f.x, gate, up, down, h, g, y};
+    for (size_t i = 0; i < 7; i++) ep_tensor_destroy(all[i]);
+}
+
+int main(void) {
+    ep_error err = {0};
+    ep_context_options on_gpu = {.device = {EP_DEVICE_CUDA, 0}};
+    if (ep_context_create(&on_gpu, &err, &ctx) != EP_OK || !(lt = lt_library_get(&err))) {
+        fprintf(stderr, "bench_gpu_raw: %s\n", err.message);
+        return 2;
+    }
+    state = ctx->backend.state;
+    if (lt->create(&handle) || state->cu->memory_alloc(&workspace, 32 << 20)) return 1;
+    geglu(8192, 768, 3072);
+    geglu(1024, 2048, 16384);
+    geglu(1, 768, 3072);
+    lt->destroy(handle);
+    state->cu->memory_free(workspace);
+    ep_context_destroy(ctx);
+    return 0;
+}
