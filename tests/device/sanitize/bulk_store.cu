@@ -32,7 +32,8 @@ __global__ void read_back(const unsigned *in, unsigned *sum) {
 int main(int argc, char **argv) {
     bool bulk = argc > 1 && strcmp(argv[1], "bulk") == 0;
     unsigned *out, *sum, got = 0;
-    if (cudaMalloc(&out, COUNT * sizeof *out) || cudaMalloc(&sum, sizeof *sum) || cudaMemset(sum, 0, sizeof *sum)) return 2;
+    if (cudaMalloc(&out, COUNT * sizeof *out) || cudaMalloc(&sum, sizeof *sum) || cudaMemset(sum, 0, sizeof *sum))
+        return 2;
     if (bulk)
         bulk_store<<<1, COUNT>>>(out);
     else
