@@ -1,5 +1,6 @@
 /* epi list: the ops of a trace in time order, at one level. */
 #include "cli.h"
+#include "read_options.h"
 
 static const char usage[] = "usage: epi list TRACE [OPTIONS]\n\n"
                             "Lists the ops of a trace in the order they started, at one level: 0 are the ones no\n"
@@ -8,14 +9,16 @@ static const char usage[] = "usage: epi list TRACE [OPTIONS]\n\n"
                             "time on the device. TRACE is a .json or .json.gz that torch.profiler or epi wrote.";
 
 int cmd_list(int argc, char **argv) {
-    int64_t level = 0, step = -1;
+    int64_t level = 0;
     bool kernels = false, json = false;
     const char *region = NULL, *write = NULL;
+    read_choice choice = {.step = -1};
     const epi_option rows[] = {
         {"--level", OPT_INT, &level, "N", "how deep: 0 (outermost, the default), 1, 2..."},
         {"--kernels", OPT_FLAG, &kernels, NULL, "also the device work each op launched"},
         {"--region", OPT_TEXT, &region, "NAME", "only ops that start in regions of this name (* and ?)"},
-        {"--step", OPT_INT, &step, "N", "only ProfilerStep#N"},
+        {"--step", OPT_INT, &choice.step, "N", "only ProfilerStep#N"},
+        {"--window", OPT_TEXT, &choice.window, "A:B", "only this time: us from the start, or with a unit (2ms:5ms)"},
         {"--write", OPT_TEXT, &write, "F", "write that part as a trace for Perfetto to F, and list nothing"},
         {"--json", OPT_FLAG, &json, NULL, "one JSON object instead of text"},
         {NULL, OPT_FLAG, NULL, NULL, NULL},
@@ -29,9 +32,12 @@ int cmd_list(int argc, char **argv) {
     ep_error err = {.position = -1};
     ep_trace *trace = NULL;
     ep_report *report = NULL;
-    const ep_read_options options = {
-        .use_step = step >= 0, .step = step, .keep_args = write != NULL, .region = write ? region : NULL};
-    if (ep_trace_read(path[0], &options, &err, &trace) != EP_OK) return epi_fail(path[0], &err);
+    choice.keep_args = write != NULL;
+    choice.region = write ? region : NULL; /* a list shows the ops in it, a cut what else belongs to it, too */
+    if (choice.window && (region || choice.step >= 0)) return epi_bad("a cut is by --window, --step or --region: one");
+    code = check_choice(&choice);
+    if (code >= 0) return code;
+    if (read_trace(path[0], &choice, &err, &trace) != EP_OK) return epi_fail(path[0], &err);
     const ep_list_options list = {.level = (int)level, .kernels = kernels, .region = region, .width = epi_width()};
     code = EPI_DONE;
     if (write) {

@@ -53,7 +53,7 @@ static void show_progress(void *user, int64_t done, int64_t total) {
 
 ep_status read_trace(const char *path, const read_choice *c, ep_error *err, ep_trace **out) {
     progress p = {path, time(NULL), false};
-    ep_read_options o = {.region = c->region};
+    ep_read_options o = {.region = c->region, .keep_args = c->keep_args};
     if (c->window) o.window_start_ns = c->from_ns, o.window_end_ns = c->to_ns;
     if (c->step >= 0) o.step = c->step, o.use_step = true;
     if (isatty(STDERR_FILENO)) o.progress = show_progress, o.progress_user = &p;

@@ -67,5 +67,10 @@ run 2 "$epi" list "$traces/small/steps.json" --level -1
 run 0 "$epi" list "$traces/shared/article/mlp_eager.json" --step 3 --write "$out/cut.json.gz"
 run 0 "$epi" list "$out/cut.json.gz" --json --kernels
 [ "$(grep -o '"kernels": 1' "$out/stdout" | wc -l)" = 5 ] || fail "the cut has five ops with a kernel"
+run 0 "$epi" list "$traces/shared/article/mlp_eager.json" --window 0:470 --write "$out/window.json"
+run 0 "$epi" explain "$out/window.json"
+grep -q "5 launches" "$out/stdout" || fail "a window as a trace of its own"
+run 2 "$epi" list "$traces/small/steps.json" --window 5:1
+run 2 "$epi" list "$traces/small/steps.json" --window 0:5 --step 1
 run 0 "$epi" list --help
 echo ok
