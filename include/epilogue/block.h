@@ -1,7 +1,8 @@
 /* block.h: the blocks transformers spend their time in, created from weights and run in a mode.
  *
- * Weights are [out, in] as PyTorch stores them; they are retained, not copied (tuned mode packs a copy on first use or
- * when ep_block_prepare is called). x is [..., in]. A block belongs to one thread at a time, as its context does. */
+ * Weights are [out, in] as PyTorch stores them; they are retained, not copied, and must not be written to while the block
+ * lives: tuned mode packs a copy on first use or when ep_block_prepare is called, compiled mode where that is
+ * faster. x is [..., in]. A block belongs to one thread at a time, as its context does. */
 #ifndef EPILOGUE_BLOCK_H
 #define EPILOGUE_BLOCK_H
 

@@ -27,6 +27,9 @@ typedef enum ep_specialize { EP_SPECIALIZE_GENERIC, EP_SPECIALIZE_STATIC } ep_sp
 typedef struct ep_compile_options {
     ep_wait wait;             /* NEVER: while an entry compiles, calls are answered by the eager path (see above) */
     ep_specialize specialize; /* STATIC: sizes are guarded and written into the code */
+    bool
+        weights_stay; /* tensors that the function uses and was not given are never written to: they may be packed, which
+                        * takes memory once more, for products whose pointwise kernel runs on their tiles (CPU) */
     bool no_disk_cache;
     const char *cache_dir;   /* NULL: the user's cache directory */
     double compiler_limit_s; /* 0: 30 s */

@@ -168,6 +168,8 @@ typedef struct ep_backend_ops {
     ep_status (*capture_end)(ep_backend *b, ep_error *err, void **out);
     ep_status (*replay)(ep_backend *b, void *capture, ep_error *err);
     void (*capture_free)(ep_backend *b, void *capture);
+    /* Runs items of a generated kernel on the calling thread, and records nothing (optional: devices). */
+    void (*module_call)(void *function, const int64_t *args, int64_t begin, int64_t end);
 
     /* What was chosen by measuring, a line each (optional). */
     const char *(*autotuned)(ep_backend *b);

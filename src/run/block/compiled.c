@@ -34,7 +34,9 @@ ep_status ep_block_compiled_run(ep_block *b, const ep_tensor *x, const ep_tensor
     ep_compiled **c = &b->compiled[residual != NULL];
     if (!*c) {
         if (!b->ctx->ops.module_load) return ep_block_compiled_supports(b);
-        EP_TRY(ep_compile(b->ctx, residual ? with_residual : without, b, residual ? 2 : 1, 1, &b->compile_options, c));
+        ep_compile_options o = b->compile_options;
+        o.weights_stay = true;
+        EP_TRY(ep_compile(b->ctx, residual ? with_residual : without, b, residual ? 2 : 1, 1, &o, c));
     }
     return ep_compiled_call(*c, (const ep_tensor *[2]){x, residual}, out);
 }
@@ -48,6 +50,7 @@ ep_status ep_block_compiled_settle(ep_block *b, const ep_tensor *x) {
         EP_TRY(ep_block_compiled_run(b, x, NULL, &y));
         ep_tensor_destroy(y);
         if (ep_compiled_settled(b->compiled[0])) break;
+        EP_TRY(ep_block_compiled_wait(b, false)); /* weights that are being packed */
     }
     return EP_OK;
 }

@@ -174,6 +174,92 @@ static ep_status set_choice(ep_compiled *c, const ep_tensor *const *inputs, ep_b
     return EP_OK;
 }
 
+/* Rows at one distance from each other, and as many as the nest's. */
+static bool rows_fit(const ep_graph *g, const ep_node *n, const ep_loop *l) {
+    const ep_value *x = &g->values[n->inputs[0]], *y = &g->values[n->output];
+    int64_t sizes[EP_MAX_DIMS], strides[1][EP_MAX_DIMS], cols = y->sizes[y->ndim - 1];
+    for (int i = 0; i + 1 < x->ndim; i++) {
+        sizes[i] = x->sizes[i];
+        strides[0][i] = x->strides[i];
+    }
+    return x->numel && y->numel && ep_stride_collapse(x->ndim - 1, sizes, 1, strides) <= 1 &&
+           ep_hooked_fits(l, y->numel / cols, cols);
+}
+
+/* The products that pass `epilogue` marked for group `group`, if their numbers of now allow it. */
+static bool find_attach(const ep_binding *b, int32_t group, ep_attach *a) {
+    const ep_graph *g = b->from->captured.graph;
+    *a = (ep_attach){.group = group};
+    for (size_t i = 0; i < g->node_count && a->count < EP_TUNED_PRODUCTS; i++) {
+        const ep_node *n = &g->nodes[i];
+        if (n->dead || n->kind != EP_NODE_GEMM || n->gemm.epilogue != group) continue;
+        if (!rows_fit(g, n, &b->loops[group].loop)) return false;
+        a->nodes[a->count++] = (int32_t)i;
+    }
+    return a->count > 0;
+}
+
+/* The weight as the graph reads it: the constant, or a view of it. */
+static ep_status weight_of(ep_compiled *c, const ep_binding *b, int32_t node, ep_tensor **out) {
+    const ep_graph *g = b->from->captured.graph;
+    const ep_value *w = &g->values[g->nodes[node].inputs[1]];
+    const ep_value *root = &g->values[ep_graph_root(g, g->nodes[node].inputs[1])];
+    ep_tensor *t;
+    EP_TRY(ep_tensor_begin_view(b->from->captured.consts[root->index], w->base >= 0 ? w->offset : 0, &c->ctx->err, &t));
+    t->ndim = w->ndim;
+    memcpy(t->sizes, w->sizes, sizeof t->sizes);
+    memcpy(t->strides, w->strides, sizeof t->strides);
+    ep_tensor_finish_view(t);
+    *out = t;
+    return EP_OK;
+}
+
+static ep_status begin_attach(ep_compiled *c, ep_binding *b) {
+    b->attach = EP_ATTACH_NONE;
+    if (!c->options.weights_stay || !c->ctx->ops.tuned_hooks || !c->ctx->ops.module_call || !b->kernel_count ||
+        c->options.specialize == EP_SPECIALIZE_STATIC)
+        return EP_OK;
+    b->attaches = calloc(b->kernel_count, sizeof *b->attaches);
+    b->packs = calloc(b->kernel_count * EP_TUNED_PRODUCTS, sizeof *b->packs);
+    if (!b->attaches || !b->packs) return no_memory(c);
+    EP_TRY(set_sizes(c, b));
+    for (size_t i = 0; i < b->kernel_count; i++) {
+        ep_attach *a = &b->attaches[b->attach_count];
+        if (!find_attach(b, (int32_t)i, a)) continue;
+        for (int k = 0; k < a->count; k++) {
+            ep_tensor *w;
+            EP_TRY(weight_of(c, b, a->nodes[k], &w));
+            ep_pack *p = ep_pack_find(&c->packs, c->ctx, &c->kernels, w, c->attach_always);
+            ep_tensor_destroy(w);
+            if (!p) return no_memory(c);
+            b->packs[b->attach_count * EP_TUNED_PRODUCTS + k] = p;
+        }
+        b->attach_count++;
+    }
+    if (b->attach_count) b->attach = EP_ATTACH_PENDING;
+    return EP_OK;
+}
+
+ep_status ep_binding_attach(ep_compiled *c, ep_binding *b) {
+    if (b->attach == EP_ATTACH_NEW) EP_TRY(begin_attach(c, b));
+    if (b->attach != EP_ATTACH_PENDING) return EP_OK;
+    for (int i = 0; i < b->attach_count; i++)
+        for (int k = 0; k < b->attaches[i].count; k++) {
+            ep_pack *p = b->packs[i * EP_TUNED_PRODUCTS + k];
+            int state = atomic_load_explicit(&p->state, memory_order_acquire);
+            if (state == EP_ATTACH_PENDING) return EP_OK;
+            if (state == EP_ATTACH_NONE) b->attach = EP_ATTACH_NONE;
+            b->attaches[i].packs[k] = p->packed;
+        }
+    if (b->attach == EP_ATTACH_NONE) return EP_OK;
+    EP_TRY(set_sizes(c, b));
+    EP_TRY(ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, c->kernels.interpret, b->attaches,
+                         b->attach_count, &b->attached));
+    b->attach = EP_ATTACH_READY;
+    if (!b->choice->attaches && !c->no_choice) ep_choice_reopen(b->choice);
+    return EP_OK;
+}
+
 ep_status ep_binding_advance(ep_compiled *c, ep_binding *b) {
     for (size_t i = 0; i < b->kernel_count; i++) {
         int state = atomic_load_explicit(&b->kernels[i]->state, memory_order_acquire);
@@ -188,12 +274,12 @@ ep_status ep_binding_advance(ep_compiled *c, ep_binding *b) {
         b->loops[i].name = b->kernels[i]->loop.name;
     }
     EP_TRY(set_sizes(c, b));
-    EP_TRY(ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, c->kernels.interpret, &b->plan));
-    free(b->loops);
+    EP_TRY(
+        ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, c->kernels.interpret, NULL, 0, &b->plan));
     ep_plan_destroy(b->meanwhile);
-    b->loops = NULL;
     b->meanwhile = NULL;
     b->state = EP_BINDING_READY;
+    if (c->attach_always) EP_TRY(ep_binding_attach(c, b));
     return EP_OK;
 }
 
@@ -201,7 +287,7 @@ ep_status ep_binding_interpret(ep_compiled *c, ep_binding *b) {
     if (b->meanwhile) return EP_OK;
     for (size_t i = 0; i < b->kernel_count; i++) b->loops[i].name = b->kernels[i]->loop.name;
     EP_TRY(set_sizes(c, b));
-    return ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, true, &b->meanwhile);
+    return ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, true, NULL, 0, &b->meanwhile);
 }
 
 ep_status ep_compiled_bind(ep_compiled *c, const ep_tensor *const *inputs, ep_binding **out) {

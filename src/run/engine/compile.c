@@ -52,6 +52,7 @@ void ep_compiled_destroy(ep_compiled *c) {
     if (!c) return;
     ep_memo_clear(&c->memo);
     ep_kernels_close(&c->kernels);
+    ep_pack_list_clear(&c->packs, c->ctx);
     ep_storage_release(c->workspace);
     ep_text_free(&c->report);
     free((char *)(uintptr_t)c->options.cache_dir);
@@ -97,7 +98,10 @@ static ep_status run_undecided(ep_compiled *c, ep_binding *b, const ep_tensor *c
     bool shadow = who == EP_RUN_EAGER && c->ctx->rounding != EP_ROUNDING_EAGER;
     if (ep_probe_get()) return run_plan(c, b, inputs, outputs); /* recorded calls say nothing about unrecorded ones */
     int64_t start = ep_clock_ns();
-    EP_TRY(who == EP_RUN_EAGER ? run_eager(c, inputs, outputs) : run_plan(c, b, inputs, outputs));
+    if (who == EP_RUN_EAGER)
+        EP_TRY(run_eager(c, inputs, outputs));
+    else
+        EP_TRY(run_this(c, who == EP_RUN_ATTACHED && b->attached ? b->attached : b->plan, inputs, outputs));
     EP_TRY(c->ctx->ops.sync(&c->ctx->backend, &c->ctx->err));
     ep_choice_sample(b->choice, who, ep_clock_ns() - start);
     if (!shadow) return EP_OK;
@@ -144,9 +148,12 @@ static ep_status answer(ep_compiled *c, ep_binding *b, const ep_tensor *const *i
         if (b->state == EP_BINDING_PENDING && c->options.wait == EP_WAIT_ALWAYS) EP_TRY(wait_for_kernels(c, b));
     }
     if (b->state != EP_BINDING_READY) return answer_without_code(c, b, inputs, outputs);
+    if (b->attach < EP_ATTACH_NONE || b->attach == EP_ATTACH_PENDING) EP_TRY(ep_binding_attach(c, b));
     if (!b->choice->decided) return run_undecided(c, b, inputs, outputs);
     if (b->choice->keep_eager && !(c->ctx->rounding != EP_ROUNDING_EAGER)) return run_eager(c, inputs, outputs);
-    return run_plan(c, b, inputs, outputs);
+    const ep_plan *plan = b->attached && (b->choice->keep_attached || c->attach_always) ? b->attached : b->plan;
+    if (b->attach != EP_ATTACH_PENDING) b->fast = plan;
+    return run_this(c, plan, inputs, outputs);
 }
 
 static ep_status find_or_bind(ep_compiled *c, const ep_tensor *const *inputs, ep_binding **out) {
@@ -195,10 +202,10 @@ ep_status ep_compiled_call(ep_compiled *c, const ep_tensor *const *inputs, ep_te
     EP_TRY(check_inputs(c, inputs, outputs));
     if (c->calls++ == 0) c->first_call_ns = ep_clock_ns();
     ep_binding *b = c->last;
-    if (b && b->state == EP_BINDING_READY && b->choice->decided && !ep_probe_get()) { /* the usual call */
+    if (b && b->fast && b->choice->decided && !ep_probe_get()) { /* the usual call */
         bool same = true;
         for (int k = 0; same && k < c->input_count; k++) same = ep_fact_holds(&b->facts[k], inputs[k]);
-        if (same && !b->choice->keep_eager) return run_plan(c, b, inputs, outputs);
+        if (same) return run_this(c, b->fast, inputs, outputs);
     }
     return call_checked(c, inputs, outputs);
 }
@@ -211,7 +218,8 @@ ep_status ep_compiled_wait(ep_compiled *c) {
 
 bool ep_compiled_settled(const ep_compiled *c) {
     return !c->last || c->last->state == EP_BINDING_EAGER ||
-           (c->last->state == EP_BINDING_READY && c->last->choice->decided);
+           (c->last->state == EP_BINDING_READY && c->last->choice->decided && c->last->attach != EP_ATTACH_PENDING &&
+            c->last->attach != EP_ATTACH_NEW);
 }
 
 void ep_compiled_stats(const ep_compiled *c, ep_compile_stats *out) {
@@ -261,6 +269,8 @@ const char *ep_compiled_report(ep_compiled *c) {
     if (captured)
         ep_text_printf(t, "replayed: %d run%s of the last sizes captured\n", captured, captured == 1 ? "" : "s");
     if (replay && replay->off) ep_text_printf(t, "no replay: %s\n", replay->why);
+    if (c->packs.count)
+        ep_text_printf(t, "packed weights: %lld bytes\n", (long long)ep_pack_list_bytes(&c->packs, c->ctx));
     const ep_cache *cache = c->kernels.cache;
     if (cache && *ep_cache_trouble(cache)) ep_text_printf(t, "no disk cache: %s\n", ep_cache_trouble(cache));
     return ep_text_str(t);

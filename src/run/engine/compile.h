@@ -15,11 +15,13 @@ struct ep_compiled {
     ep_compile_options options; /* strings are ours */
     ep_kernel_table kernels;
     ep_memo memo;
+    ep_pack_list packs;
     ep_binding *last;
     ep_storage *workspace;
     ep_text report;
     int64_t calls, captures, eager_calls, first_call_ns, cold_ns, waited_ns;
     bool verify, no_choice;
+    bool attach_always; /* tests: what can be an epilogue is one, from the first call on */
 };
 
 /* As ep_compile. `interpret`: no code is generated; the loop nests are run by the plain reference, every graph is
@@ -32,6 +34,9 @@ bool ep_compiled_settled(const ep_compiled *c);
 ep_status ep_compiled_bind(ep_compiled *c, const ep_tensor *const *inputs, ep_binding **out);
 /* Makes b->meanwhile, if it is not there. */
 ep_status ep_binding_interpret(ep_compiled *c, ep_binding *b);
+/* Looks for products that can take a group as their epilogue, and has their weights packed; once they are, makes
+ * b->attached. */
+ep_status ep_binding_attach(ep_compiled *c, ep_binding *b);
 /* Turns a pending binding whose kernels are there into a plan, or gives it up for eager. */
 ep_status ep_binding_advance(ep_compiled *c, ep_binding *b);
 

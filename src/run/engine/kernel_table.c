@@ -244,15 +244,35 @@ static void *work(void *user) {
         if (!t->first) t->last = NULL;
         t->busy = true;
         pthread_mutex_unlock(&t->lock);
-        run_job(t, j);
+        if (j->work)
+            j->work(j->user);
+        else
+            run_job(t, j);
+        bool kernels = !j->work;
         free_job(j);
         pthread_mutex_lock(&t->lock);
         t->busy = false;
-        if (!t->ready_first_ns) t->ready_first_ns = ep_clock_ns();
+        if (kernels && !t->ready_first_ns) t->ready_first_ns = ep_clock_ns();
         pthread_cond_broadcast(&t->changed);
     }
     pthread_mutex_unlock(&t->lock);
     return NULL;
+}
+
+/* Takes the job. */
+static ep_status send(ep_kernel_table *t, ep_kernel_job *j) {
+    pthread_mutex_lock(&t->lock);
+    if (!t->started) t->started = pthread_create(&t->worker, NULL, work, t) == 0;
+    bool ok = t->started;
+    if (ok) {
+        *(t->last ? &t->last->next : &t->first) = j;
+        t->last = j;
+        pthread_cond_broadcast(&t->changed);
+    }
+    pthread_mutex_unlock(&t->lock);
+    if (ok) return EP_OK;
+    free_job(j);
+    return ep_fail(&t->ctx->err, EP_ERROR_OUT_OF_MEMORY, "the compile thread could not be started");
 }
 
 ep_status ep_kernels_build(ep_kernel_table *t, ep_kernel *const *kernels, size_t count, const char *why) {
@@ -266,18 +286,15 @@ ep_status ep_kernels_build(ep_kernel_table *t, ep_kernel *const *kernels, size_t
     j->count = count;
     j->asked_ns = ep_clock_ns();
     snprintf(j->why, sizeof j->why, "%s", why);
-    pthread_mutex_lock(&t->lock);
-    if (!t->started) t->started = pthread_create(&t->worker, NULL, work, t) == 0;
-    bool ok = t->started;
-    if (ok) {
-        *(t->last ? &t->last->next : &t->first) = j;
-        t->last = j;
-        pthread_cond_broadcast(&t->changed);
-    }
-    pthread_mutex_unlock(&t->lock);
-    if (ok) return EP_OK;
-    free_job(j);
-    return ep_fail(&t->ctx->err, EP_ERROR_OUT_OF_MEMORY, "the compile thread could not be started");
+    return send(t, j);
+}
+
+ep_status ep_kernels_do(ep_kernel_table *t, void (*work_fn)(void *user), void *user) {
+    ep_kernel_job *j = calloc(1, sizeof *j);
+    if (!j) return ep_fail(&t->ctx->err, EP_ERROR_OUT_OF_MEMORY, "a job could not be allocated");
+    j->work = work_fn;
+    j->user = user;
+    return send(t, j);
 }
 
 void ep_kernels_wait(ep_kernel_table *t) {

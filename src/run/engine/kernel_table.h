@@ -29,6 +29,8 @@ typedef struct ep_kernel_job {
     size_t count;
     char why[256];
     int64_t asked_ns;
+    void (*work)(void *user); /* instead of kernels: something else to do beside calls */
+    void *user;
 } ep_kernel_job;
 
 typedef struct ep_kernel_table {
@@ -66,6 +68,8 @@ ep_kernel *ep_kernels_find(ep_kernel_table *t, ep_loop *l);
 ep_kernel *ep_kernels_add(ep_kernel_table *t, const ep_loop *l);
 /* Hands pending kernels to the worker as one source file. */
 ep_status ep_kernels_build(ep_kernel_table *t, ep_kernel *const *kernels, size_t count, const char *why);
+/* Has the worker call work(user). */
+ep_status ep_kernels_do(ep_kernel_table *t, void (*work)(void *user), void *user);
 void ep_kernels_wait(ep_kernel_table *t);
 
 #endif

@@ -24,6 +24,9 @@ void ep_binding_destroy(ep_binding *b) {
     if (!b) return;
     ep_plan_destroy(b->plan);
     ep_plan_destroy(b->meanwhile);
+    ep_plan_destroy(b->attached);
+    free(b->attaches);
+    free(b->packs);
     if (b->from) b->from->bindings--;
     free(b->symbols);
     free(b->facts);

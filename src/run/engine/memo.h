@@ -3,6 +3,7 @@
 #ifndef EP_RUN_MEMO_H
 #define EP_RUN_MEMO_H
 
+#include "attach.h"
 #include "capture.h"
 #include "choice.h"
 #include "kernel_table.h"
@@ -31,6 +32,12 @@ typedef struct ep_binding {
     ep_kernel **kernels;   /* by group */
     size_t kernel_count;
     ep_plan *plan;
+    ep_plan *attached;   /* groups run as epilogues of packed products; NULL: not there */
+    const ep_plan *fast; /* what answers, once that is decided; NULL: ask */
+    ep_attach *attaches; /* what can be attached */
+    ep_pack **packs;     /* EP_TUNED_PRODUCTS for each of them */
+    int attach_count;
+    ep_attach_state attach;
     ep_plan
         *meanwhile; /* runs the loop nests without code, where eager's rounding would be another; NULL: not needed */
     ep_binding_state state;

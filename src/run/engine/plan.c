@@ -12,7 +12,15 @@
 #include "replay.h"
 #include "run/backend/launch.h"
 
-typedef enum step_kind { STEP_GEMM, STEP_KERNEL, STEP_POINTWISE, STEP_COPY, STEP_REDUCE, STEP_NORM } step_kind;
+typedef enum step_kind {
+    STEP_GEMM,
+    STEP_KERNEL,
+    STEP_POINTWISE,
+    STEP_COPY,
+    STEP_REDUCE,
+    STEP_NORM,
+    STEP_HOOKED
+} step_kind;
 
 /* Views of STEP_POINTWISE and the like own nothing; their data is patched. */
 typedef struct step {
@@ -24,6 +32,7 @@ typedef struct step {
     const ep_attr *attr;
     ep_gemm *gemm;
     const ep_plan_kernel *kernel;
+    ep_hooked *hooked;
     int64_t *words, items; /* argument block */
     size_t word_count;
 } step;
@@ -66,6 +75,8 @@ typedef struct planner {
     ep_context *ctx;
     const ep_captured *c;
     const ep_graph *g;
+    const ep_attach *attached;
+    int attached_count;
     int32_t *slot_of; /* by value: output slot of a root that is an output, or -1 */
 } planner;
 
@@ -190,17 +201,12 @@ static ep_status plan_op(planner *b, const ep_node *n) {
     return set_views(b, s, n, kind == EP_KIND_POINTWISE);
 }
 
-static ep_status plan_gemm(planner *b, const ep_node *n) {
+/* The product of `n`, without its addresses. */
+static ep_status product_form(planner *b, const ep_node *n, ep_gemm *g) {
     ep_tensor a, w, extra, out;
-    ep_gemm *g = EP_ARENA_NEW(&b->p->arena, ep_gemm);
-    step *s = b->g->values[n->output].numel ? new_step(b, STEP_GEMM) : NULL;
-    if (b->g->values[n->output].numel == 0) return EP_OK;
-    if (!g || !s) return no_memory(b->ctx);
     look(b, n->inputs[0], &a);
     look(b, n->inputs[1], &w);
     look(b, n->output, &out);
-    s->op = n->op == EP_OP_LINEAR ? (n->gemm.bias >= 0 ? EP_OP_ADDMM : EP_OP_MM) : n->op;
-    s->gemm = g;
     int bias = n->gemm.bias >= 0 ? n->gemm.bias : n->gemm.c;
     if (bias >= 0) {
         look(b, n->inputs[bias], &extra);
@@ -211,10 +217,22 @@ static ep_status plan_gemm(planner *b, const ep_node *n) {
     else if (!ep_dispatch_linear_form(&a, &w, bias >= 0 ? &extra : NULL, g))
         return ep_fail(&b->ctx->err, EP_ERROR_INTERNAL, "linear over rows that are not regular");
     g->rounding = b->g->rounding;
+    if (n->op == EP_OP_ADDMM) g->alpha = n->attr.alpha;
+    return EP_OK;
+}
+
+static ep_status plan_gemm(planner *b, const ep_node *n) {
+    if (b->g->values[n->output].numel == 0) return EP_OK;
+    ep_gemm *g = EP_ARENA_NEW(&b->p->arena, ep_gemm);
+    step *s = new_step(b, STEP_GEMM);
+    if (!g || !s) return no_memory(b->ctx);
+    EP_TRY(product_form(b, n, g));
+    s->op = n->op == EP_OP_LINEAR ? (n->gemm.bias >= 0 ? EP_OP_ADDMM : EP_OP_MM) : n->op;
+    s->gemm = g;
+    int bias = n->gemm.bias >= 0 ? n->gemm.bias : n->gemm.c;
     EP_TRY(address(b, n->inputs[0], 0, &g->a));
     EP_TRY(address(b, n->inputs[1], 0, &g->b));
     EP_TRY(address(b, n->output, 0, &g->out));
-    if (n->op == EP_OP_ADDMM) g->alpha = n->attr.alpha;
     if (g->bias) return address(b, n->inputs[bias], 0, &g->bias);
     return g->c ? address(b, n->inputs[bias], 0, &g->c) : EP_OK;
 }
@@ -238,6 +256,53 @@ static ep_status plan_kernel(planner *b, const ep_plan_kernel *k) {
     return EP_OK;
 }
 
+static const ep_attach *attached_to(const planner *b, int32_t group) {
+    for (int i = 0; group >= 0 && i < b->attached_count; i++)
+        if (b->attached[i].group == group) return &b->attached[i];
+    return NULL;
+}
+
+/* Packed products with the group's kernel on their tiles: one launch. */
+static ep_status plan_hooked(planner *b, const ep_attach *a, const ep_plan_kernel *k) {
+    step *s = new_step(b, STEP_HOOKED);
+    ep_hooked *h = EP_ARENA_NEW(&b->p->arena, ep_hooked);
+    ep_gemm *g = EP_ARENA_NEW(&b->p->arena, ep_gemm);
+    if (!s || !h || !g) return no_memory(b->ctx);
+    const ep_node *n = &b->g->nodes[a->nodes[0]];
+    EP_TRY(product_form(b, n, g));
+    ep_hooked_set(b->g, a, &k->loop, g->m, g->n, h);
+    h->function = k->function;
+    h->run = b->p->interpret ? NULL : b->ctx->ops.module_call;
+    h->call.hook_user = h;
+    h->call.hook_name = h->name;
+    h->call.hook_work = &h->work;
+    h->call.x_row = g->a_row;
+    h->call.x_col = g->a_col;
+    s->op = n->gemm.bias >= 0 ? EP_OP_ADDMM : EP_OP_MM;
+    s->gemm = g;
+    s->hooked = h;
+    EP_TRY(address(b, n->inputs[0], 0, &h->call.x));
+    for (int i = 0; i < a->count; i++) {
+        const ep_node *p = &b->g->nodes[a->nodes[i]];
+        if (p->gemm.bias < 0) continue;
+        int32_t bias = p->inputs[p->gemm.bias];
+        EP_TRY(address(b, bias, 0, i ? &h->call.more[i - 1].bias : &h->call.bias0));
+        *(i ? &h->call.more[i - 1].bias_stride : &h->call.bias0_stride) = b->g->values[bias].strides[0];
+    }
+    for (int i = 0; i < h->operand_count; i++)
+        if (h->operands[i].product < 0)
+            EP_TRY(address(b, k->loop.operands[i].value, 0, &h->words[h->operands[i].word]));
+    return EP_OK;
+}
+
+static ep_status plan_group(planner *b, int32_t group) {
+    const ep_attach *a = attached_to(b, group);
+    for (size_t k = 0; k < b->p->kernel_count; k++)
+        if (b->p->kernels[k].group == group)
+            EP_TRY(a ? plan_hooked(b, a, &b->p->kernels[k]) : plan_kernel(b, &b->p->kernels[k]));
+    return EP_OK;
+}
+
 static ep_status plan_steps(planner *b) {
     const ep_graph *g = b->g;
     int32_t last = -1;
@@ -247,12 +312,12 @@ static ep_status plan_steps(planner *b) {
         for (size_t i = 0; i < g->node_count; i++) {
             const ep_node *n = &g->nodes[i];
             if (n->dead || n->kind == EP_NODE_VIEW || n->order != order) continue;
+            if (n->kind == EP_NODE_GEMM && attached_to(b, n->gemm.epilogue)) continue;
             if (n->group < 0) {
                 EP_TRY(n->kind == EP_NODE_GEMM ? plan_gemm(b, n) : plan_op(b, n));
                 continue;
             }
-            for (size_t k = 0; k < b->p->kernel_count; k++)
-                if (b->p->kernels[k].group == n->group) EP_TRY(plan_kernel(b, &b->p->kernels[k]));
+            EP_TRY(plan_group(b, n->group));
             break; /* the whole group is one step */
         }
     return EP_OK;
@@ -285,10 +350,10 @@ static ep_status plan_outputs(planner *b) {
 }
 
 ep_status ep_plan_build(ep_context *ctx, const ep_captured *c, const ep_plan_kernel *kernels, size_t kernel_count,
-                        bool interpret, ep_plan **out) {
+                        bool interpret, const ep_attach *attached, int attached_count, ep_plan **out) {
     ep_plan *p = calloc(1, sizeof *p);
     if (!p) return no_memory(ctx);
-    planner b = {.p = p, .ctx = ctx, .c = c, .g = c->graph};
+    planner b = {.p = p, .ctx = ctx, .c = c, .g = c->graph, .attached = attached, .attached_count = attached_count};
     p->input_count = c->graph->input_count;
     p->workspace = c->graph->workspace_bytes;
     p->interpret = interpret;
@@ -328,7 +393,8 @@ int64_t ep_plan_workspace(const ep_plan *p) {
 
 int ep_plan_launches(const ep_plan *p, int *generated) {
     *generated = 0;
-    for (size_t i = 0; i < p->step_count; i++) *generated += p->steps[i].kind == STEP_KERNEL;
+    for (size_t i = 0; i < p->step_count; i++)
+        *generated += p->steps[i].kind == STEP_KERNEL || p->steps[i].kind == STEP_HOOKED;
     return (int)p->step_count;
 }
 
@@ -367,6 +433,7 @@ static ep_status run_step(const ep_plan *plan, const step *s, ep_context *ctx) {
     ep_backend_ops *ops = &ctx->ops;
     ep_backend *b = &ctx->backend;
     switch (s->kind) {
+    case STEP_HOOKED: return ops->tuned(b, &s->hooked->call, &ctx->err);
     case STEP_GEMM: return ops->gemm(b, s->gemm, &ctx->err);
     case STEP_KERNEL:
         if (plan->interpret) return interpret(ctx, s);
@@ -385,7 +452,7 @@ static ep_status run_recorded(const ep_plan *plan, ep_context *ctx, const ep_pro
     for (size_t i = 0; status == EP_OK && i < plan->step_count; i++) {
         const step *s = &plan->steps[i];
         const ep_probe *span = NULL;
-        if (s->kind == STEP_GEMM)
+        if (s->kind == STEP_GEMM || s->kind == STEP_HOOKED)
             span = product_span(p, s);
         else if (s->kind != STEP_KERNEL)
             span = ep_span_record(p, s->op, s->kind == STEP_COPY ? 1 : s->count,

@@ -5,6 +5,7 @@
 
 #include "capture.h"
 #include "context.h"
+#include "hooked.h"
 #include "run/codegen/loop.h"
 
 enum { EP_PLAN_INPUTS = 64, EP_PLAN_OUTPUTS = 64 };
@@ -21,9 +22,10 @@ typedef struct ep_plan_kernel {
 typedef struct ep_plan ep_plan;
 
 /* `c`: the graph after all passes, its constants retained by the caller for the plan's life. `kernels`: one for each
- * group. `interpret`: run the loops, not the functions. */
+ * group. `interpret`: run the loops, not the functions. `attached`: groups that run as epilogues of packed products,
+ * whose packs outlive the plan. */
 ep_status ep_plan_build(ep_context *ctx, const ep_captured *c, const ep_plan_kernel *kernels, size_t kernel_count,
-                        bool interpret, ep_plan **out);
+                        bool interpret, const ep_attach *attached, int attached_count, ep_plan **out);
 void ep_plan_destroy(ep_plan *p);
 int64_t ep_plan_workspace(const ep_plan *p); /* bytes it needs */
 /* Allocates the outputs, launches all steps. `workspace` holds at least ep_plan_workspace bytes. */

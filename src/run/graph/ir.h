@@ -54,8 +54,8 @@ typedef enum ep_node_kind {
 
 /* GEMM inputs: a [.., M, K], b [K, N] (or both with a batch), then the ones named here by input position, -1: none. */
 typedef struct ep_gemm_form {
-    int bias, c, residual;
-    ep_op epilogue; /* pointwise op applied to the sum, or EP_OP_COUNT */
+    int bias, c;
+    int32_t epilogue; /* the group that may run on tiles of the product before they leave the cache, or -1 */
 } ep_gemm_form;
 
 typedef struct ep_node {

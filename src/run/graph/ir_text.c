@@ -82,8 +82,7 @@ static void print_node(const ep_graph *g, const ep_node *n, const int32_t *names
     }
     if (n->gemm.bias >= 0) ep_text_printf(out, " bias=%d", n->gemm.bias);
     if (n->gemm.c >= 0) ep_text_printf(out, " c=%d", n->gemm.c);
-    if (n->gemm.residual >= 0) ep_text_printf(out, " residual=%d", n->gemm.residual);
-    if (n->gemm.epilogue != EP_OP_COUNT) ep_text_printf(out, " epilogue=%s", ep_op_name(n->gemm.epilogue));
+    if (n->gemm.epilogue >= 0) ep_text_printf(out, " epilogue=%d", n->gemm.epilogue);
     if (v->base >= 0) {
         ep_text_printf(out, " of=%%%d+", names[v->base]);
         ep_extent_print(g, (ep_dim){v->offset, v->start}, out);
@@ -310,24 +309,20 @@ static ep_status set_attr(parser *p, const char *key, ep_attr *a, bool *known) {
 }
 
 typedef struct extras {
-    int64_t bias, c, residual, group, order, at;
+    int64_t bias, c, epilogue, group, order, at;
     ep_dim offset;
     int32_t base;
-    ep_op epilogue;
 } extras;
 
 static ep_status set_extra(parser *p, const char *key, extras *x) {
     const struct {
         const char *name;
         int64_t *at;
-    } table[] = {{"bias", &x->bias},   {"c", &x->c},         {"residual", &x->residual},
+    } table[] = {{"bias", &x->bias},   {"c", &x->c},         {"epilogue", &x->epilogue},
                  {"group", &x->group}, {"order", &x->order}, {"at", &x->at}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (!strcmp(key, table[i].name))
             return whole(p, table[i].at) && *table[i].at >= 0 ? EP_OK : bad(p, "a whole number, 0 or more");
-    char name[32];
-    if (!strcmp(key, "epilogue"))
-        return word(p, name, sizeof name) && ep_op_parse(name, &x->epilogue) == EP_OK ? EP_OK : bad(p, "an op");
     if (!strcmp(key, "of")) {
         EP_TRY(value_ref(p, &x->base));
         return take(p, "+") ? extent(p, &x->offset) : bad(p, "'+' and an offset");
@@ -341,7 +336,7 @@ static bool line_ends(parser *p) {
 }
 
 static ep_status attributes(parser *p, ep_attr *a, extras *x) {
-    *x = (extras){-1, -1, -1, -1, -1, -1, {0, -1}, -1, EP_OP_COUNT};
+    *x = (extras){-1, -1, -1, -1, -1, -1, {0, -1}, -1};
     while (!line_ends(p)) {
         char key[32];
         bool known;
@@ -374,9 +369,9 @@ static void set_type(parser *p, int32_t value, const type *t) {
 static ep_status apply(parser *p, int32_t value, const extras *x, const type *t) {
     ep_value *v = &p->g->values[value];
     ep_node *n = &p->g->nodes[v->node];
-    n->gemm = (ep_gemm_form){(int)x->bias, (int)x->c, (int)x->residual, x->epilogue};
-    if (x->bias >= n->input_count || x->c >= n->input_count || x->residual >= n->input_count)
-        return bad(p, "an input position that exists");
+    if (x->epilogue >= (int64_t)p->g->group_count) return bad(p, "a group that stands above");
+    n->gemm = (ep_gemm_form){(int)x->bias, (int)x->c, (int32_t)x->epilogue};
+    if (x->bias >= n->input_count || x->c >= n->input_count) return bad(p, "an input position that exists");
     if (x->group >= (int64_t)p->g->group_count) return bad(p, "a group that stands above");
     if (x->order > EP_GRAPH_MAX) return bad(p, "a smaller order");
     n->group = (int32_t)x->group;

@@ -53,6 +53,26 @@ static ep_status values_are_sound(const ep_graph *g, ep_error *err) {
     return EP_OK;
 }
 
+/* A product, whose value nobody but the group reads, element for element. */
+static bool epilogue_fits(const ep_graph *g, const ep_node *n) {
+    if (n->kind != EP_NODE_GEMM || n->gemm.epilogue >= (int32_t)g->group_count) return false;
+    const ep_group *p = &g->groups[n->gemm.epilogue];
+    const ep_value *y = &g->values[n->output];
+    if (p->reduces || p->ndim != y->ndim || memcmp(p->sizes, y->sizes, sizeof(int64_t) * (size_t)p->ndim)) return false;
+    bool read = false;
+    for (size_t i = 0; i < g->output_count; i++)
+        if (ep_graph_root(g, g->outputs[i]) == n->output) return false;
+    for (size_t i = 0; i < g->node_count; i++) {
+        const ep_node *m = &g->nodes[i];
+        for (int k = 0; !m->dead && m->kind != EP_NODE_VIEW && k < m->input_count; k++) {
+            if (ep_graph_root(g, m->inputs[k]) != n->output) continue;
+            if (m->group != n->gemm.epilogue || m->inputs[k] != n->output) return false;
+            read = true;
+        }
+    }
+    return read;
+}
+
 static ep_status node_is_sound(const ep_graph *g, size_t i, const bool *defined, ep_error *err) {
     const ep_node *n = &g->nodes[i];
     const ep_op_info *info = (unsigned)n->op < EP_OP_COUNT ? ep_op_get(n->op) : NULL;
@@ -63,9 +83,8 @@ static ep_status node_is_sound(const ep_graph *g, size_t i, const bool *defined,
         return ep_fail(err, EP_ERROR_INTERNAL, "node %zu: %s of %d inputs", i, info->name, n->input_count);
     if (n->kind == EP_NODE_GEMM && n->input_count < 2)
         return ep_fail(err, EP_ERROR_INTERNAL, "node %zu: a product of %d inputs", i, n->input_count);
-    if (n->kind == EP_NODE_GEMM && n->gemm.epilogue != EP_OP_COUNT &&
-        ((unsigned)n->gemm.epilogue > EP_OP_COUNT || ep_op_get(n->gemm.epilogue)->kind != EP_KIND_POINTWISE))
-        return ep_fail(err, EP_ERROR_INTERNAL, "node %zu: its epilogue is no pointwise op", i);
+    if (n->gemm.epilogue >= 0 && !n->dead && !epilogue_fits(g, n))
+        return ep_fail(err, EP_ERROR_INTERNAL, "node %zu: group %d cannot be its epilogue", i, n->gemm.epilogue);
     for (int k = 0; k < n->input_count; k++)
         if (n->inputs[k] < 0 || (size_t)n->inputs[k] >= g->value_count || !defined[n->inputs[k]])
             return ep_fail(err, EP_ERROR_INTERNAL, "node %zu (%s) reads a value that is not defined above it", i,

@@ -24,6 +24,15 @@ static bool is_output(const ep_graph *g, int32_t v) {
     return false;
 }
 
+/* When the node reads: a product that may wait for its epilogue reads as late as that. */
+static int32_t read_at(const ep_graph *g, const ep_node *n) {
+    int32_t at = n->order;
+    for (size_t i = 0; n->gemm.epilogue >= 0 && i < g->node_count; i++)
+        if (!g->nodes[i].dead && g->nodes[i].group == n->gemm.epilogue && g->nodes[i].order > at)
+            at = g->nodes[i].order;
+    return at;
+}
+
 /* The last step that reads v from memory; -1 if nobody does. */
 static int32_t last_read(const ep_graph *g, int32_t v) {
     int32_t last = -1, group = g->nodes[g->values[v].node].group;
@@ -31,7 +40,7 @@ static int32_t last_read(const ep_graph *g, int32_t v) {
         const ep_node *n = &g->nodes[i];
         if (n->dead || n->kind == EP_NODE_VIEW || (group >= 0 && n->group == group)) continue;
         for (int k = 0; k < n->input_count; k++)
-            if (ep_graph_root(g, n->inputs[k]) == v && n->order > last) last = n->order;
+            if (ep_graph_root(g, n->inputs[k]) == v && read_at(g, n) > last) last = read_at(g, n);
     }
     return last;
 }

@@ -93,4 +93,5 @@ const ep_backend_ops ep_backend_cpu = {
     .module_free = ep_cpu_module_free,
     .module_symbol = ep_cpu_module_symbol,
     .module_launch = ep_cpu_module_launch,
+    .module_call = ep_cpu_module_call,
 };

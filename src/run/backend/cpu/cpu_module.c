@@ -113,3 +113,9 @@ ep_status ep_cpu_module_launch(ep_backend *b, void *function, const char *name, 
     ep_launch_end(&l, work->flops, work->bytes_read, work->bytes_written);
     return EP_OK;
 }
+
+void ep_cpu_module_call(void *function, const int64_t *args, int64_t begin, int64_t end) {
+    ep_generated kernel;
+    memcpy(&kernel, &function, sizeof kernel);
+    kernel(args, begin, end);
+}

@@ -13,5 +13,6 @@ void ep_cpu_module_free(ep_backend *b, void *module);
 ep_status ep_cpu_module_symbol(ep_backend *b, void *module, const char *name, ep_error *err, void **function);
 ep_status ep_cpu_module_launch(ep_backend *b, void *function, const char *name, void *args, size_t args_size,
                                const ep_work *work, int64_t items, ep_error *err);
+void ep_cpu_module_call(void *function, const int64_t *args, int64_t begin, int64_t end);
 
 #endif
