@@ -47,7 +47,7 @@ typedef struct run_result {
     bool has_compile;
     double error_abs, error_rel; /* against f64; NaN: not checked */
     int64_t error_rows, packed_bytes;
-    char choices[512]; /* tuned: which way its products take, a line each */
+    char choices[512]; /* tuned, compiled: which way its products take and why, a line each */
     run_kernel kernel[RUN_MAX_KERNELS];
     int kernel_count;
     double events, own_ns; /* recorded events a step, and what one costs */

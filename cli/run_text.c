@@ -73,6 +73,9 @@ void run_show_prediction(const run_result *r, ep_mode mode, const run_setup *s) 
                p->views);
     printf("  kernels  %" PRId64 ": %" PRId64 " matrix product%s (GEMM), %" PRId64 " pointwise\n", p->kernels, p->gemms,
            p->gemms == 1 ? "" : "s", p->pointwise);
+    if (p->fewest_kernels < p->kernels)
+        printf("           or %" PRId64 ", where the pointwise one is faster in the products' epilogue\n",
+               p->fewest_kernels);
     printf("  work     %s, %s read and written\n", run_amount_text((double)p->work.flops, "FLOP", a),
            run_amount_text((double)(p->work.bytes_read + p->work.bytes_written), "B", b));
     printf("  time     %s to %s (least possible: %s, %s)\n", run_time_text(p->low_us, a), run_time_text(p->high_us, b),
@@ -153,8 +156,9 @@ void run_show_result(const run_request *q, const run_result *r, ep_mode mode, bo
     printf("  host     %s besides the kernels: checks, shapes, choosing kernels\n", run_time_text(r->dispatch_us, a));
     show_compile(r);
     if (r->packed_bytes > 0)
-        printf("  packed   %s of weights, once, in %s\n", run_amount_text((double)r->packed_bytes, "B", a),
-               run_time_text(r->cold_us, b));
+        printf("  packed   %s of weights, once, %s%s\n", run_amount_text((double)r->packed_bytes, "B", a),
+               mode == EP_MODE_TUNED ? "in " : "beside the calls",
+               mode == EP_MODE_TUNED ? run_time_text(r->cold_us, b) : "");
     for (const char *line = r->choices; *line; line += strcspn(line, "\n") + 1)
         printf("  choice   %.*s\n", (int)strcspn(line, "\n"), line);
     show_error(q, r);

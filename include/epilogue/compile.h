@@ -50,14 +50,18 @@ typedef struct ep_compile_stats {
     int64_t calls, entries, recompiles, eager_calls; /* eager_calls: answered by eager while an entry compiled */
     int64_t captures; /* how often the function ran under capture; a new size alone is no reason */
     int64_t kernels_generated, kernels_from_disk, build_failures;
-    double cold_us;   /* first call to the moment its entry was ready */
-    double waited_us; /* time calls spent waiting for a compiler */
+    int64_t packed_bytes; /* weights packed for products with an epilogue */
+    double cold_us;       /* first call to the moment its entry was ready */
+    double waited_us;     /* time calls spent waiting for a compiler */
 } ep_compile_stats;
 EP_API void ep_compiled_stats(const ep_compiled *c, ep_compile_stats *out);
 
 /* Why the entries are what they are: guards, failed guards by name, fusion decisions with reasons, kept-eager reasons.
  * One sentence a line; owned by `c`, valid until the next call on it. */
 EP_API const char *ep_compiled_report(ep_compiled *c);
+/* Which way the last call's sizes are answered and why, in one sentence; "" before that is decided. Valid until the
+ * next call on `c`. */
+EP_API const char *ep_compiled_choice(const ep_compiled *c);
 /* Generated sources, by index; NULL past the end. Valid until the next call on `c`. */
 EP_API const char *ep_compiled_source(ep_compiled *c, size_t index, const char **name);
 

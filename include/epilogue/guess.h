@@ -36,6 +36,9 @@ typedef struct ep_block_request {
 /* What the op table and the machine say of one step: ops, views, kernels by class, launches, bytes, least time. */
 typedef struct ep_prediction {
     int64_t ops, views, kernels, launches, gemms, pointwise;
+    int64_t fewest_kernels; /* less than `kernels` where measuring may find that a pointwise kernel runs better in a
+                             * product's epilogue */
+    int64_t round_trip;     /* bytes that it then saves */
     ep_work work;           /* of the whole step, each kernel's reads and writes added up */
     ep_bound bound;         /* of the whole step: each kernel's bound added up */
     double low_us, high_us; /* the time range that is guessed */

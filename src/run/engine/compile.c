@@ -238,6 +238,7 @@ void ep_compiled_stats(const ep_compiled *c, ep_compile_stats *out) {
     if (t->ready_first_ns && c->first_call_ns) out->cold_us = (double)(t->ready_first_ns - c->first_call_ns) * 1e-3;
     pthread_mutex_unlock(&t->lock);
     out->waited_us = (double)c->waited_ns * 1e-3;
+    out->packed_bytes = ep_pack_list_bytes(&c->packs, c->ctx);
 }
 
 static void report_kernel(const ep_kernel *k, ep_text *t) {
@@ -274,6 +275,10 @@ const char *ep_compiled_report(ep_compiled *c) {
     const ep_cache *cache = c->kernels.cache;
     if (cache && *ep_cache_trouble(cache)) ep_text_printf(t, "no disk cache: %s\n", ep_cache_trouble(cache));
     return ep_text_str(t);
+}
+
+const char *ep_compiled_choice(const ep_compiled *c) {
+    return c && c->last && c->last->choice && c->last->choice->decided ? c->last->choice->why : "";
 }
 
 const char *ep_compiled_source(ep_compiled *c, size_t index, const char **name) {
