@@ -208,11 +208,13 @@ static bool by_sequence(const finder *f) {
     forwards w = {.rows = ep_malloc_array(t->sequence_count, sizeof *w.rows)};
     bool ok = w.rows != NULL;
     for (size_t i = 0; ok && i < t->sequence_count; i++)
-        if (!t->sequences[i].forward_thread) w.rows[w.count++] = (uint32_t)i;
+        if (!t->sequences[i].forward_thread && ep_event_is_span(t, t->sequences[i].row))
+            w.rows[w.count++] = (uint32_t)i;
     ok = ok && ep_sort_rows(w.rows, w.count, sequence_before, t);
     for (int pass = 0; ok && pass < 2; pass++)
         for (size_t i = 0; ok && i < t->sequence_count; i++)
-            if (t->sequences[i].forward_thread) ok = backward_one(f, &w, &t->sequences[i], pass == 0);
+            if (t->sequences[i].forward_thread && ep_event_is_span(t, t->sequences[i].row))
+                ok = backward_one(f, &w, &t->sequences[i], pass == 0);
     free(w.rows);
     free(w.votes);
     return ok;

@@ -53,6 +53,12 @@ typedef struct ep_gemm_row {
     ep_regime regime;
 } ep_gemm_row;
 
+typedef struct ep_bound_row { /* of one kernel name, over the instances whose work is known */
+    int64_t count, ns, flops, bytes, by_compute;
+    double bound_us, to_win_us; /* in all; NaN: no machine */
+    bool at_least;              /* some of the work is not known: the bound is a lower one */
+} ep_bound_row;
+
 typedef struct ep_fusion_row {
     const char *kind; /* pointwise, epilogue, prologue, copy, run */
     const char *ops[EP_CHAIN_MAX], *kernels[EP_CHAIN_MAX];
@@ -127,6 +133,7 @@ typedef struct ep_study {
     size_t producer_cap;
     uint32_t *node_of; /* by work[] index; NULL before it is asked for (ep_study_node_of) */
 
+    ep_bound_row *bounds; /* by facts->names[] */
     ep_gemm_row *gemms;
     size_t gemm_count, gemm_cap;
     ep_fusion_row *fusions;

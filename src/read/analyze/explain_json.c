@@ -178,6 +178,27 @@ static void gather_owners(const ep_study *s, owners *list) {
     }
 }
 
+/* Speed and bound over the instances whose work is known; null where none is. */
+static void work_of(const ep_study *s, size_t name, out *o) {
+    const ep_bound_row *b = &s->bounds[name];
+    ep_json_key(o, "work");
+    if (!b->count) {
+        ep_json_null(o);
+        return;
+    }
+    double us = (double)b->ns * 1e-3, n = (double)b->count;
+    ep_json_object(o);
+    num(o, "count", b->count);
+    real(o, "us", us / n, 3);
+    real(o, "tflops", us > 0 && b->flops > 0 ? (double)b->flops / us * 1e-6 : NAN, 3);
+    real(o, "gbs", us > 0 ? (double)b->bytes / us * 1e-3 : NAN, 1);
+    real(o, "bound_us", b->bound_us / n, 3);
+    real(o, "to_win_us", b->to_win_us, 3);
+    str(o, "bound", isfinite(b->bound_us) ? b->by_compute * 2 > b->count ? "compute" : "memory" : NULL);
+    flag(o, "at_least", b->at_least);
+    ep_json_end(o);
+}
+
 static void kernels(const ep_study *s, out *o) {
     ep_arena arena = {0};
     owners *list = EP_ARENA_ARRAY(&arena, owners, s->facts->name_count + 1);
@@ -191,6 +212,7 @@ static void kernels(const ep_study *s, out *o) {
         us(o, "total_us", k->total_ns);
         owner_list(s, &list[i], o);
         vendor(o, &k->decoded);
+        work_of(s, i, o);
         ep_json_end(o);
     }
     o->failed = o->failed || !list;

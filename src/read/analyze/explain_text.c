@@ -383,6 +383,43 @@ static void gemms(const ep_study *s, page *p) {
         }
 }
 
+static int by_to_win(const void *a, const void *b) {
+    const ep_bound_row *const *x = a, *const *y = b;
+    if ((*x)->to_win_us != (*y)->to_win_us) return (*x)->to_win_us < (*y)->to_win_us ? 1 : -1;
+    return *x < *y ? -1 : 1;
+}
+
+/* Kernels of any class, those first that could win most. */
+static void bounds(const ep_study *s, page *p) {
+    const ep_bound_row **list = malloc((s->facts->name_count + 1) * sizeof *list);
+    char name[64], short_name[160], least[32];
+    size_t n = 0;
+    if (!list) {
+        p->out->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < s->facts->name_count; i++)
+        if (s->bounds[i].count && s->bounds[i].to_win_us >= 0.05) list[n++] = &s->bounds[i];
+    if (n) {
+        title(p, "FURTHEST FROM THE BOUND         count  us each TFLOP/s   GB/s   bound  to win us");
+        qsort(list, n, sizeof *list, by_to_win);
+    }
+    size_t shown = n < 8 ? n : 8;
+    for (size_t i = 0; i < shown; i++) {
+        const ep_bound_row *b = list[i];
+        const ep_kernel_kind *k = &s->facts->names[b - s->bounds];
+        double us = (double)b->ns * 1e-3, count = (double)b->count;
+        const char *text = ep_short_name(&k->decoded, k->name, short_name, sizeof short_name);
+        snprintf(least, sizeof least, "%.1f%s", b->bound_us / count, b->at_least ? "+" : "");
+        ep_text_printf(p->out, "  %-29s %5s %8.1f %7s %6.0f %7s %10.1f\n", ep_cut(text, 29, name, sizeof name),
+                       COUNT(b->count), us / count,
+                       b->by_compute ? ep_figure_number((double)b->flops / us * 1e-6, 1).text : "-",
+                       (double)b->bytes / us * 1e-3, least, b->to_win_us);
+    }
+    more(p, shown, n);
+    free(list);
+}
+
 static void fusion(const ep_study *s, page *p) {
     size_t n = s->fusion_count, shown = n < ROWS ? n : ROWS;
     if (!n) return;
@@ -454,6 +491,7 @@ void ep_explain_text(const ep_study *s, ep_text *out, int width) {
     kernels(s, &p);
     ops(s, &p);
     backward(s, &p);
+    bounds(s, &p);
     gemms(s, &p);
     fusion(s, &p);
     compiled(s, &p);

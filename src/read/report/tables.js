@@ -118,6 +118,10 @@ function explainTables(e) {
     ['name', 'Kernel'], [r => r.class || (r.vendor && (r.vendor.class || r.vendor.class_name)), 'Class'], ['count', 'Count', whole], ['total_us', 'Total \u00b5s', micro],
     [r => isNumber(r.total_us) ? r.total_us / all : null, 'Share', share], [r => isNumber(r.total_us) && r.count ? r.total_us / r.count : null, 'Each \u00b5s', micro],
     [r => (r.ops || []).map(o => typeof o === 'object' ? o.name || o.op : o), 'Called by']], kernels, 300));
+  const worked = kernels.filter(k => k.work && k.work.to_win_us > 0).sort((a, b) => b.work.to_win_us - a.work.to_win_us);
+  add('Furthest from the bound', worked, table('Kernels whose work is known, those first that could win most at the ceilings of the device.', [
+    [r => shownName(r.name), 'Kernel'], [r => r.work.count, 'Count', whole], [r => r.work.us, 'Each \u00b5s', micro], [r => r.work.tflops, 'TFLOP/s', micro],
+    [r => r.work.gbs, 'GB/s', micro], [r => r.work.bound_us, 'Bound \u00b5s', micro], [r => r.work.bound, 'Bound by'], [r => r.work.to_win_us, 'To win \u00b5s', micro]], worked, 200));
   add('Ops', e.ops, table('By self time on the host.', [
     ['name', 'Op'], ['count', 'Count', whole], ['self_us', 'Self \u00b5s', micro], ['total_us', 'Total \u00b5s', micro],
     ['device_us', 'Device \u00b5s', micro], ['kernels', 'Kernels', whole], ['self_kernels', 'Own kernels', whole]], e.ops || [], 300));

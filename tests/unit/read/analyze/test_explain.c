@@ -98,11 +98,12 @@ static void test_article_eager(void **state) {
         "aten::t launches nothing in 9 calls: it rewrites sizes and strides, no byte moves.",
         "6 memsets of 4 B run on the device",
         "gemm 9 487.9 69.8",
+        "elementwise gelu bf16 3 32.2 - 3125 21.0 33.7",
     };
     must_hold(ep_report_text(r), lines, sizeof lines / sizeof lines[0]);
     static const char *const json[] = {
         "\"kernels_per_instance\"",   "\"launches\": 15",    "\"busy_us\": 698.561", "\"intermediate_bytes\": 50331648",
-        "\"bytes_saved\": 100663296", "\"form\": \"eager\"", "\"m\": 8192"};
+        "\"bytes_saved\": 100663296", "\"form\": \"eager\"", "\"m\": 8192",          "\"to_win_us\": 105.291"};
     for (size_t i = 0; i < sizeof json / sizeof json[0]; i++)
         if (!strstr(ep_report_json(r), json[i])) fail_msg("not in the JSON: %s", json[i]);
     ep_report_destroy(r);
