@@ -132,7 +132,7 @@ static void declare_streams(ep_text *t, const ep_loop *l) {
 static void open_kernel(ep_text *t, const ep_loop *l) {
     ep_text_printf(t, "void %s(const long *a, long begin, long end) {\n", l->name);
     ep_emit_arguments(t, l, "long", "a", "char *");
-    ep_text_add(t, "    long piece = begin % pieces, row = begin / pieces;\n");
+    ep_text_add(t, "    long piece = begin ? begin % pieces : 0, row = begin ? begin / pieces : 0;\n");
     for (int i = l->outer - 1; i > 0; i--) ep_text_printf(t, "    long i%d = row %% d%d;\n    row /= d%d;\n", i, i, i);
     if (l->outer > 0) ep_text_add(t, "    long i0 = row;\n");
     for (int k = 0; k < l->operand_count && l->outer > 0; k++) {
