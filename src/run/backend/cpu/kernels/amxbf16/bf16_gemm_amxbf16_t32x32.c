@@ -1,7 +1,8 @@
 /* bf16 GEMM tiles on AMX: bound by tdpbf16ps, one in 16 cycles; two tiles of x and two of weights feed four products,
  * so a load has 16 cycles, which L1 sustains and L2 nearly.
- * Share of the peak: 89 % in L1, 57 to 64 % with x from L2, 23 to 31 % for whole blocks on a
- * guest with 15 GB/s a core. Last change: 8 chunks a block instead of 16, +5 % (bench/ladder/cpu_gemm.md). */
+ * Share of the peak: 83 to 89 % in L1, 45 to 64 % with x from L2 and weights streaming, 25 to 36 % for whole blocks of 512
+ * rows and more on a guest with 15 GB/s a core; 1 row: the measured read bandwidth. Last change: 1 to 4 rows on vectors,
+ * 86 to 94 % of the bandwidth before (bench/ladder/cpu_gemm.md). */
 #include <immintrin.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* f16 GEMM tiles, AVX-512: bound by the FMA ports, which the widening of the weights shares. */
+/* f16 GEMM tiles, AVX-512: bound by the FMA ports, which the widening of the weights shares.
+ * Share of the FMA peak: 56 % for whole blocks of 512 rows; 1 row: the measured read bandwidth. */
 #include <immintrin.h>
 
 #include "base/simd/simd_avx512.h"
