@@ -1,7 +1,8 @@
 /* How fast traces are read: parse only, parse and facts, and what `epi explain` takes in all. Each figure is the best of
  * three, each run in a process of its own so that its peak memory is its own.
- *   bench_trace [--mb N] [--file F] [--epi PATH] [--shared FOLDER]
- * Without --file a trace of N MB (1000) is generated (tests/gen_trace.h) and removed afterwards. */
+ *   bench_trace [--mb N] [--file F] [--epi PATH] [--shared FOLDER] [--pipe MB]
+ * Without --file a trace of N MB (1000) is generated (tests/gen_trace.h) and removed afterwards. --pipe: as many MB go from
+ * the generator through a FIFO into `epi explain`, whose memory is told; no disk is needed for any size. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,24 @@ static void measure(const char *path, const char *epi) {
     }
 }
 
+/* The generator sets the pace here: only the memory says something. */
+static void measure_pipe(int64_t mb, const char *epi) {
+    char fifo[] = "/tmp/epilogue-bench-trace.fifo";
+    unlink(fifo);
+    if (!epi || mkfifo(fifo, 0600) != 0) {
+        fprintf(stderr, "--pipe wants --epi and a FIFO at %s\n", fifo);
+        return;
+    }
+    pid_t pid = fork();
+    gen_trace g;
+    if (pid == 0) _exit(gen_file(fifo, mb * 1000000, &g) ? 0 : 1);
+    figure f = run_once(EXPLAIN, fifo, epi);
+    waitpid(pid, NULL, 0);
+    unlink(fifo);
+    printf("%lld MB through a FIFO: %s, %.1f s, peak %.1f MB = %.1f %%\n", (long long)mb, f.ok ? "done" : "failed",
+           f.seconds, f.peak_mb, 100 * f.peak_mb * 1.048576 / (double)mb);
+}
+
 static void measure_shared(const char *folder, const char *epi) {
     DIR *dir = opendir(folder);
     if (!dir) return;
@@ -103,9 +122,10 @@ static void measure_shared(const char *folder, const char *epi) {
 
 int main(int argc, char **argv) {
     const char *path = NULL, *epi = NULL, *shared = NULL;
-    int64_t mb = 1000;
+    int64_t mb = 1000, pipe_mb = 0;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--mb") == 0) mb = atoll(argv[i + 1]);
+        if (strcmp(argv[i], "--pipe") == 0) pipe_mb = atoll(argv[i + 1]);
         if (strcmp(argv[i], "--file") == 0) path = argv[i + 1];
         if (strcmp(argv[i], "--epi") == 0) epi = argv[i + 1];
         if (strcmp(argv[i], "--shared") == 0) shared = argv[i + 1];
@@ -119,5 +139,6 @@ int main(int argc, char **argv) {
     if (path || mb > 0) measure(path ? path : made, epi);
     if (!path && mb > 0) unlink(made);
     if (shared) measure_shared(shared, epi);
+    if (pipe_mb > 0) measure_pipe(pipe_mb, epi);
     return 0;
 }
