@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# The article's block on an H200, recorded by us in the three modes: explain, check and diff say what happened.
+set -uo pipefail
+epi=$1
+traces=$2/../trace/h200
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+fail() { echo "h200_traces.sh: $1" >&2; cat "$out/stdout" "$out/stderr" >&2; exit 1; }
+run() {
+    local want=$1; shift
+    "$@" >"$out/stdout" 2>"$out/stderr"
+    local got=$?
+    [ "$got" = "$want" ] || fail "exit $got, not $want: $*"
+}
+has() { tr -s ' \n' ' ' <"$out/stdout" | grep -qF -- "$1" || fail "no '$1'"; }
+
+run 0 "$epi" explain "$traces/geglu-eager.json.gz"
+has 'NVIDIA H200'
+has '25 launches, 25 kernels'
+has '10 memsets'
+run 0 "$epi" explain "$traces/geglu-compiled.json.gz"
+has '5 launches, 20 kernels'
+has 'epi_poi_gelu_tanh_mul_bf16'
+run 0 "$epi" explain "$traces/geglu-tuned.json.gz"
+has '5 launches, 10 kernels'
+has '0 memsets'
+
+# Five kernels and nothing else: the five hold, "nothing else" does not, and the memsets are named.
+run 1 "$epi" check "$traces/five.guess" "$traces/geglu-eager.json.gz"
+has 'broken step: memsets = 0'
+has 'expected 0, seen 2 in each of 5 instances'
+has 'Memset (Device)'
+has 'confirmed step: kernels = 5'
+has '1 broken, 2 confirmed, 0 unknown'
+
+run 0 "$epi" diff "$traces/geglu-eager.json.gz" "$traces/geglu-compiled.json.gz"
+has 'step: 5 -> 4 kernels'
+run 0 "$epi" diff "$traces/geglu-eager.json.gz" "$traces/geglu-tuned.json.gz"
+has 'step: 5 -> 2 kernels'
+has 'ep_bf16_gelu_tanh_sm80_v16'
+has 'Memsets on the device: 2 -> 0'
+
+# A guess made from each trace holds on it.
+for mode in eager compiled tuned; do
+    run 0 "$epi" guess "$traces/geglu-$mode.json.gz" --output "$out/own.guess"
+    run 0 "$epi" check "$out/own.guess" "$traces/geglu-$mode.json.gz"
+done
+echo "h200_traces.sh: ok"
