@@ -38,7 +38,7 @@ for tool in memcheck racecheck synccheck initcheck; do
         say "$tool $(basename "$t"): exit $code, $(grep -o 'ERROR SUMMARY: .*\|RACECHECK SUMMARY: .*' "$log" | tail -1)"
         [ $code = 0 ] && continue
         failed=1
-        grep -a '=========' "$log" | head -40
+        grep -a '=========\|FAILED\|off by\|error: ' "$log" | head -40
     done
 done
 exit $failed
