@@ -13,7 +13,7 @@ failed=0
 for t in "${targets[@]}"; do
     cmake --build build-fuzz --target "fuzz_$t" >/dev/null
     mkdir -p "build-fuzz/found/$t"
-    if build-fuzz/fuzz/fuzz_"$t" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=4096 \
+    if build-fuzz/fuzz/fuzz_"$t" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=4096 \
         -artifact_prefix="build-fuzz/found/$t/" "build-fuzz/found/$t" "fuzz/corpus/$t" >"build-fuzz/found/$t.log" 2>&1; then
         echo "$t: nothing found, $(grep -c '' "build-fuzz/found/$t.log") lines of log"
     else
