@@ -18,8 +18,10 @@ run 0 "$epi" explain "$traces/geglu-eager.json.gz"
 has 'NVIDIA H200'
 has '25 launches, 25 kernels'
 has '10 memsets'
+grep -q 'graph launch' "$out/stdout" && fail "a memset and a kernel of one call taken for a graph launch"
 run 0 "$epi" explain "$traces/geglu-compiled.json.gz"
 has '5 launches, 20 kernels'
+has '5 graph launches'
 has 'epi_poi_gelu_tanh_mul_bf16'
 run 0 "$epi" explain "$traces/geglu-tuned.json.gz"
 has '5 launches, 10 kernels'
