@@ -1,5 +1,6 @@
 /* context.h: where and how ops run: device, threads, rounding, allocator. One context is used by one thread at a time;
- * a process may have many. A context outlives the tensors made by ops on it only in one direction: tensors may outlive
+ * a process may have many. Contexts of one device have streams of their own: call ep_context_sync on one before another
+ * uses its tensors. A context outlives the tensors made by ops on it only in one direction: tensors may outlive
  * their context. */
 #ifndef EPILOGUE_CONTEXT_H
 #define EPILOGUE_CONTEXT_H

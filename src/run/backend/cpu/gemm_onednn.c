@@ -144,8 +144,16 @@ static dnnl_status_t add_argument(ep_gemm_entry *e, int which, const dnnl_memory
     return s;
 }
 
+/* oneDNN 2.6's AMX kernel for bf16 with 63 along k, which it pads to 64, configures its tiles for other sizes than it
+ * multiplies at many row and column counts, and dies of an illegal instruction. Such a product has no kernel here: it runs
+ * widened to f32. */
+static bool dies(const ep_gemm_problem *p) {
+    return p->dtype == EP_DTYPE_BF16 && p->k == 63 && ep_cpu_get()->isa == EP_ISA_AMX_BF16;
+}
+
 static dnnl_status_t build(ep_gemm_entry *e) {
     const ep_gemm_problem *p = &e->problem;
+    if (dies(p)) return dnnl_unimplemented;
     descriptors d;
     dnnl_matmul_desc_t matmul;
     dnnl_primitive_desc_t pd;

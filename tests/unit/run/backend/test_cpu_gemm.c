@@ -170,6 +170,18 @@ static void large(void **state) {
 }
 
 /* No rows, no columns, no k. */
+/* Sizes at which oneDNN 2.6's AMX kernel died of an illegal instruction: 63 along k. */
+static void sixty_three(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {{1, 70, 10}, {1, 65, 1}, {1, 41, 69}, {1, 4, 80}, {3, 34, 123}, {2, 129, 33}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        made t;
+        make(&t, EP_DTYPE_BF16, EP_DTYPE_BF16, sizes[i][0], sizes[i][1], sizes[i][2], 63);
+        run_both(&t, "63 along k");
+        free_made(&t);
+    }
+}
+
 static void empty(void **state) {
     (void)state;
     for (int d = EP_DTYPE_F32; d <= EP_DTYPE_F16; d++) {
@@ -219,8 +231,9 @@ static int stop(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plain),     cmocka_unit_test(epilogues),
-                                       cmocka_unit_test(large),     cmocka_unit_test(empty),
-                                       cmocka_unit_test(nan_stays), cmocka_unit_test(residual_in_place)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plain),      cmocka_unit_test(epilogues),
+                                       cmocka_unit_test(large),      cmocka_unit_test(empty),
+                                       cmocka_unit_test(nan_stays),  cmocka_unit_test(residual_in_place),
+                                       cmocka_unit_test(sixty_three)};
     return cmocka_run_group_tests(tests, start, stop);
 }
