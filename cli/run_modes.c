@@ -118,13 +118,6 @@ static bool write_trace(const run_request *q, ep_mode mode, run_result *r) {
     return fail(r, err.message);
 }
 
-/* One sentence, of which each part is a line. */
-static void compiled_choice(const ep_compiled *c, run_result *r) {
-    snprintf(r->choices, sizeof r->choices, "%s", ep_compiled_choice(c));
-    for (char *p = r->choices; *p; p++)
-        if ((*p == ':' || *p == ';' || *p == ',') && p[1] == ' ') *++p = '\n';
-}
-
 bool run_mode(const run_request *q, run_setup *s, ep_mode mode, run_result *r) {
     ep_tensor *y = NULL;
     r->error_abs = r->error_rel = NAN;
@@ -147,7 +140,7 @@ bool run_mode(const run_request *q, run_setup *s, ep_mode mode, run_result *r) {
     if (c) {
         ep_compiled_stats(c, &r->compile);
         r->packed_bytes = r->compile.packed_bytes;
-        compiled_choice(c, r);
+        snprintf(r->choices, sizeof r->choices, "%s", ep_compiled_choice(c));
     }
     r->ran = true;
     return true;

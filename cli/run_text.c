@@ -141,6 +141,34 @@ static void show_own_cost(const run_result *r) {
     if (r->dropped) printf("  PARTIAL: %" PRId64 " events found the ring full and are missing\n", r->dropped);
 }
 
+/* Words at most `width` columns wide, every line but the first indented. */
+static void wrap(const char *text, int column, int indent, int width) {
+    bool first = true;
+    while (*text) {
+        int n = (int)strcspn(text, " ");
+        if (!first && column + 1 + n > width) {
+            printf("\n%*s", indent, "");
+            column = indent;
+            first = true;
+        }
+        printf("%s%.*s", first ? "" : " ", n, text);
+        column += n + !first;
+        first = false;
+        text += n;
+        if (*text) text++;
+    }
+    putchar('\n');
+}
+
+static void show_choices(const char *text) {
+    char line[400];
+    for (; *text; text += strcspn(text, "\n") + (strchr(text, '\n') != NULL)) {
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(text, "\n"), text);
+        printf("  choice   ");
+        wrap(line, 11, 11, 80);
+    }
+}
+
 void run_show_result(const run_request *q, const run_result *r, ep_mode mode, bool brief) {
     char a[24], b[24], c[24];
     if (!brief) putchar('\n');
@@ -159,8 +187,7 @@ void run_show_result(const run_request *q, const run_result *r, ep_mode mode, bo
         printf("  packed   %s of weights, once, %s%s\n", run_amount_text((double)r->packed_bytes, "B", a),
                mode == EP_MODE_TUNED ? "in " : "beside the calls",
                mode == EP_MODE_TUNED ? run_time_text(r->cold_us, b) : "");
-    for (const char *line = r->choices; *line; line += strcspn(line, "\n") + 1)
-        printf("  choice   %.*s\n", (int)strcspn(line, "\n"), line);
+    show_choices(r->choices);
     show_error(q, r);
     show_own_cost(r);
     if (r->trace_path[0]) printf("  trace    %s\n", r->trace_path);
@@ -196,25 +223,6 @@ static void verdict_line(const ep_verdict *v) {
     static const char *const marks[] = {"yes", "NO ", " ? "};
     const char *seen = v->seen ? v->seen : "";
     printf("  %s  %-40.40s %.*s\n", marks[v->kind], short_claim(v->claim), short_seen(seen), seen);
-}
-
-/* Words at most `width` columns wide, every line but the first indented. */
-static void wrap(const char *text, int column, int indent, int width) {
-    bool first = true;
-    while (*text) {
-        int n = (int)strcspn(text, " ");
-        if (!first && column + 1 + n > width) {
-            printf("\n%*s", indent, "");
-            column = indent;
-            first = true;
-        }
-        printf("%s%.*s", first ? "" : " ", n, text);
-        column += n + !first;
-        first = false;
-        text += n;
-        if (*text) text++;
-    }
-    putchar('\n');
 }
 
 /* The kernel that is furthest from its ceiling, in time: where a slow step was lost. */

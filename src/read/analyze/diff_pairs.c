@@ -65,6 +65,22 @@ static bool made_of_several(const ep_diff_item *i) {
            strcmp(i->decoded->vendor, "epilogue") == 0 || strcmp(i->decoded->vendor, "vllm") == 0;
 }
 
+/* A kernel of ours that multiplies twice and joins the two: gate and up with the activation between. */
+static bool holds_gated(const ep_diff_item *i) {
+    static const char *const words[] = {"gated_gemm", "geglu", "swiglu", "reglu", "gem_linear_linear"};
+    if (!i->decoded || i->cls != EP_CLASS_GEMM || strcmp(i->decoded->vendor, "epilogue") != 0) return false;
+    for (size_t w = 0; w < sizeof words / sizeof *words; w++)
+        if (strstr(i->kernel, words[w])) return true;
+    return false;
+}
+
+/* Whether a gated kernel's group still has room for one more product, or one more pointwise kernel. */
+static bool gated_takes(const ep_diff_side *side, const uint32_t *list, size_t n, uint8_t cls) {
+    size_t products = 0;
+    for (size_t i = 0; i < n; i++) products += side->items[list[i]].cls == EP_CLASS_GEMM;
+    return cls == EP_CLASS_GEMM ? products < 2 : cls == EP_CLASS_POINTWISE && products == 2 && n < 4;
+}
+
 static bool can_vanish(uint8_t cls) {
     return cls == EP_CLASS_POINTWISE || cls == EP_CLASS_COPY || cls == EP_CLASS_NORM || cls == EP_CLASS_REDUCTION;
 }
@@ -118,6 +134,10 @@ static int32_t absorber(const ep_diff_region *r, const ep_diff_side *side, const
         bool by_name = mentions(partner, &side->items[item]) && partner->key != own->key;
         bool by_data = k < 2 && made_of_several(partner) && !made_of_several(own);
         bool by_epilogue = richer_epilogue(partner, own);
+        if (holds_gated(partner) && !holds_gated(&side->items[item]) &&
+            gated_takes(side, side_is_a ? p->a : p->b, side_is_a ? p->a_count : p->b_count, side->items[item].cls))
+            return own->pair;
+        if (side->items[item].cls == EP_CLASS_GEMM) continue; /* a product is taken in by nothing else */
         if (by_name || by_data || by_epilogue) return own->pair;
     }
     return -1;
@@ -129,7 +149,8 @@ static bool absorb(ep_diff_region *r, bool a_side) {
     for (int round = 0; changed && round < 4; round++) { /* a chain is taken in link by link */
         changed = false;
         for (uint32_t i = (uint32_t)side->count; i-- > 0;) {
-            if (side->items[i].pair >= 0 || !can_vanish(side->items[i].cls)) continue;
+            uint8_t cls = side->items[i].cls;
+            if (side->items[i].pair >= 0 || !(can_vanish(cls) || cls == EP_CLASS_GEMM)) continue;
             int32_t pair = absorber(r, side, other, a_side, i);
             if (pair < 0) continue;
             if (!(a_side ? put_a(r, (uint32_t)pair, i) : put_b(r, (uint32_t)pair, i))) return false;

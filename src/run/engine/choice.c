@@ -32,8 +32,12 @@ ep_runner ep_choice_next(const ep_choice *c) {
     return (ep_runner)next;
 }
 
+static void say_time(ep_text *t, const char *who, int64_t ns) {
+    bool ms = ns >= 1000000;
+    ep_text_printf(t, "%s %.2f %s", who, (double)ns * (ms ? 1e-6 : 1e-3), ms ? "ms" : "us");
+}
+
 static void say_why(ep_choice *c, int samples) {
-    const double us = 1e-3;
     ep_text t = {c->why, 0, sizeof c->why, false};
     ep_text_printf(&t, "%s kept for 2^%d to 2^%d elements: ", c->keep_eager ? "eager" : "compiled", c->size_class,
                    c->size_class + 1);
@@ -41,9 +45,10 @@ static void say_why(ep_choice *c, int samples) {
         ep_text_printf(&t, "%s; ",
                        c->keep_attached ? "its pointwise kernel is the products' epilogue"
                                         : "an epilogue of the products was not faster");
-    if (c->attaches) ep_text_printf(&t, "with epilogue %.2f us, ", (double)c->best_ns[EP_RUN_ATTACHED] * us);
-    ep_text_printf(&t, "%s%.2f us, eager %.2f us (best of %d)", c->attaches ? "without " : "compiled ",
-                   (double)c->best_ns[EP_RUN_COMPILED] * us, (double)c->best_ns[EP_RUN_EAGER] * us, samples);
+    if (c->attaches) say_time(&t, "with epilogue", c->best_ns[EP_RUN_ATTACHED]);
+    say_time(&t, c->attaches ? ", without" : "compiled", c->best_ns[EP_RUN_COMPILED]);
+    say_time(&t, ", eager", c->best_ns[EP_RUN_EAGER]);
+    ep_text_printf(&t, " (best of %d)", samples);
 }
 
 /* The epilogue has to be worth its packed weights. */
