@@ -1,6 +1,5 @@
 /* Tuned products handed to a hook while they are in cache: bits equal to a product stored and read again, every element
  * once, on every ISA, for a gate and up pair and for several packs. */
-// ctest: threads
 #include "tuned_case.h"
 
 typedef struct catcher {
