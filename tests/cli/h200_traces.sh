@@ -35,6 +35,10 @@ has 'Memset (Device)'
 has 'confirmed step: kernels = 5'
 has '1 broken, 2 confirmed, 0 unknown'
 
+# gelu and mul of one step are one chain, five times; the next step's are not in it.
+run 0 "$epi" explain "$traces/geglu-eager.json.gz"
+has 'aten::gelu + aten::mul run as 2 kernels'
+
 run 0 "$epi" diff "$traces/geglu-eager.json.gz" "$traces/geglu-compiled.json.gz"
 has 'step: 5 -> 4 kernels'
 run 0 "$epi" diff "$traces/geglu-eager.json.gz" "$traces/geglu-tuned.json.gz"

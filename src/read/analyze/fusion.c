@@ -71,6 +71,22 @@ static uint32_t graph_of(const ep_study *s, uint32_t node) {
     return EP_NO_INDEX;
 }
 
+/* The step an op is asked for in, as the row of its region, or EP_NO_INDEX: another thread's, or no steps are marked. */
+static uint32_t step_of(const ep_study *s, uint32_t node) {
+    uint32_t up = ep_node_owner(s, &s->nodes[node]);
+    for (; up != EP_NO_INDEX; up = s->facts->links->parent[up]) {
+        const char *name = ep_study_name(s, up);
+        if (strncmp(name, "ProfilerStep#", 13) == 0 || strcmp(name, "step") == 0) return up;
+    }
+    return EP_NO_INDEX;
+}
+
+/* What one step leaves the next does not read, however well the shapes agree. */
+static bool steps_apart(const ep_study *s, uint32_t a, uint32_t b) {
+    uint32_t x = step_of(s, a), y = step_of(s, b);
+    return x != EP_NO_INDEX && y != EP_NO_INDEX && x != y;
+}
+
 static const ep_kernel_name *decoded(const ep_study *s, uint32_t node) {
     uint32_t kind = s->work[s->nodes[node].main].kind;
     return kind == EP_NO_INDEX ? NULL : &s->facts->names[kind].decoded;
@@ -158,6 +174,7 @@ static bool heavy(uint8_t cls) {
 
 /* May the chain take this node in as a reader of what it holds? */
 static bool joins(const ep_study *s, const chain *c, uint32_t node) {
+    if (steps_apart(s, c->nodes[0], node)) return false;
     const ep_node *n = &s->nodes[node];
     if (c->length >= EP_CHAIN_MAX || !s->rows[n->row].known) return false;
     if (!light(n->cls) && !(heavy(n->cls) && !c->heavy)) return false;
