@@ -24,7 +24,7 @@ if not os.environ.get("OMP_PROC_BIND"):
     os.execv(sys.executable, [sys.executable] + sys.argv)
 
 p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-p.add_argument("library")
+p.add_argument("shared_library")
 p.add_argument("bench")
 p.add_argument("what", nargs="*", default=["first", "shift", "host", "kernel"])
 p.add_argument("--threads", type=int, default=2)
@@ -91,7 +91,7 @@ def child(what, dynamic):
 
 
 def torch_child(what, dynamic, folder):
-    command = [sys.executable, sys.argv[0], args.library, args.bench, "--threads", str(args.threads), "--calls",
+    command = [sys.executable, sys.argv[0], args.shared_library, args.bench, "--threads", str(args.threads), "--calls",
                str(args.calls), "--child", what, dynamic]
     out = subprocess.run(command, env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": folder}, stdout=subprocess.PIPE,
                          stderr=subprocess.DEVNULL, check=True)
@@ -156,7 +156,7 @@ Fn = C.CFUNCTYPE(C.c_int, P, P, C.POINTER(P), C.c_int, C.POINTER(P), C.c_int)
 
 class Epilogue:
     def __init__(self, threads):
-        self.lib = C.CDLL(args.library)
+        self.lib = C.CDLL(args.shared_library)
         self.ctx = P()
         assert self.lib.ep_context_create(C.byref(ContextOptions(Device(0, 0), threads, 0, False)), None,
                                           C.byref(self.ctx)) == 0

@@ -60,30 +60,25 @@ static bool add(ep_study *s, row_index *ix, const ep_fusion_row *r) {
     return true;
 }
 
-/* The compiled graph an op runs in, as the row of its region, or EP_NO_INDEX. */
-static uint32_t graph_of(const ep_study *s, uint32_t node) {
+/* The nearest region around an op whose name is wanted, as its row, or EP_NO_INDEX. */
+static uint32_t region_of(const ep_study *s, uint32_t node, bool (*wanted)(const char *name)) {
     uint32_t up = ep_node_owner(s, &s->nodes[node]);
-    for (; up != EP_NO_INDEX; up = s->facts->links->parent[up]) {
-        const char *name = ep_study_name(s, up);
-        if (strncmp(name, "## Call CompiledFxGraph", 23) == 0 || strncmp(name, "Torch-Compiled Region", 21) == 0)
-            return up;
-    }
-    return EP_NO_INDEX;
+    while (up != EP_NO_INDEX && !wanted(ep_study_name(s, up))) up = s->facts->links->parent[up];
+    return up;
 }
 
-/* The step an op is asked for in, as the row of its region, or EP_NO_INDEX: another thread's, or no steps are marked. */
-static uint32_t step_of(const ep_study *s, uint32_t node) {
-    uint32_t up = ep_node_owner(s, &s->nodes[node]);
-    for (; up != EP_NO_INDEX; up = s->facts->links->parent[up]) {
-        const char *name = ep_study_name(s, up);
-        if (strncmp(name, "ProfilerStep#", 13) == 0 || strcmp(name, "step") == 0) return up;
-    }
-    return EP_NO_INDEX;
+static bool is_graph(const char *name) {
+    return strncmp(name, "## Call CompiledFxGraph", 23) == 0 || strncmp(name, "Torch-Compiled Region", 21) == 0;
 }
 
-/* What one step leaves the next does not read, however well the shapes agree. */
+static bool is_step(const char *name) {
+    return strncmp(name, "ProfilerStep#", 13) == 0 || strcmp(name, "step") == 0;
+}
+
+/* What one step leaves the next does not read, however well the shapes agree. Ops of another thread, or of a trace without
+ * steps, are in none. */
 static bool steps_apart(const ep_study *s, uint32_t a, uint32_t b) {
-    uint32_t x = step_of(s, a), y = step_of(s, b);
+    uint32_t x = region_of(s, a, is_step), y = region_of(s, b, is_step);
     return x != EP_NO_INDEX && y != EP_NO_INDEX && x != y;
 }
 
@@ -98,10 +93,10 @@ static bool is_triton(const ep_study *s, uint32_t node) {
 }
 
 static const char *blocked(const ep_study *s, const chain *c) {
-    uint32_t graph = graph_of(s, c->nodes[0]);
+    uint32_t graph = region_of(s, c->nodes[0], is_graph);
     bool all_triton = true;
     for (int i = 0; i < c->length; i++) {
-        if (graph_of(s, c->nodes[i]) != graph) return "a graph boundary lies between";
+        if (region_of(s, c->nodes[i], is_graph) != graph) return "a graph boundary lies between";
         all_triton = all_triton && is_triton(s, c->nodes[i]);
     }
     if (graph != EP_NO_INDEX && all_triton) return "the compiler saw both and kept them apart";
