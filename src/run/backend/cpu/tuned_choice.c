@@ -11,9 +11,11 @@
 #include "tuned.h"
 
 enum {
-    ROUNDS = 5,           /* measured runs of each way at most; the fastest counts */
-    ENOUGH_NS = 20000000, /* and no further round beyond this */
-    GAIN_PERCENT = 5      /* what oneDNN must gain: our kernel's bits are the same everywhere, its are not */
+    WINS = 3,       /* rounds a way must win: one round beside a busy neighbour decides nothing */
+    SHORT_WINS = 9, /* and where a round is shorter than */
+    SHORT_NS = 1000000,
+    ROWS = 512,      /* measured at most: more rows repeat the same work */
+    GAIN_PERCENT = 5 /* what oneDNN must gain: our kernel's bits are the same everywhere, its are not */
 };
 
 /* Rows up to 1, 2, 4, 8, ... */
@@ -89,25 +91,33 @@ static ep_status run_kernel(ep_backend *b, const ep_tuned_call *call, ep_error *
     return ep_tuned_run(ep_cpu_of(b)->tuned, b->threads, call, err);
 }
 
+static bool gains(const int64_t *ns) {
+    return ns[EP_WAY_ONEDNN] < ns[EP_WAY_KERNEL] / 100 * (100 - GAIN_PERCENT);
+}
+
+/* Both ways in turn until one has won WINS rounds; oneDNN's fastest run must be ahead as well. */
 static ep_status measure(ep_backend *b, const ep_tuned_call *call, ep_tuned_choice *c, ep_error *err) {
     static ep_status (*const ways[EP_WAY_COUNT])(ep_backend *, const ep_tuned_call *, ep_error *) = {run_kernel,
                                                                                                      run_onednn};
-    int64_t best[EP_WAY_COUNT] = {INT64_MAX, INT64_MAX}, begin = 0;
-    for (int round = 0; round <= ROUNDS; round++) { /* the first warms up */
-        if (round == 1) begin = ep_clock_ns();
+    ep_tuned_call part = *call;
+    if (part.m > ROWS) part.m = ROWS;
+    int64_t best[EP_WAY_COUNT] = {INT64_MAX, INT64_MAX};
+    int wins[EP_WAY_COUNT] = {0}, needed = WINS;
+    for (int round = 0; wins[EP_WAY_KERNEL] < needed && wins[EP_WAY_ONEDNN] < needed; round++) {
+        int64_t ns[EP_WAY_COUNT]; /* the first round warms up */
         for (int w = 0; w < EP_WAY_COUNT; w++) {
             int64_t t = ep_clock_ns();
-            EP_TRY(ways[w](b, call, err));
-            t = ep_clock_ns() - t;
-            if (round && t < best[w]) best[w] = t;
+            EP_TRY(ways[w](b, &part, err));
+            ns[w] = ep_clock_ns() - t;
+            if (round && ns[w] < best[w]) best[w] = ns[w];
         }
-        if (round && ep_clock_ns() - begin > ENOUGH_NS) break;
+        if (round == 1 && ns[0] + ns[1] < SHORT_NS) needed = SHORT_WINS;
+        if (round) wins[gains(ns) ? EP_WAY_ONEDNN : EP_WAY_KERNEL]++;
     }
     c->made = true;
-    c->m = call->m;
+    c->m = part.m;
     for (int w = 0; w < EP_WAY_COUNT; w++) c->us[w] = (double)best[w] * 1e-3;
-    bool gains = best[EP_WAY_ONEDNN] < best[EP_WAY_KERNEL] / 100 * (100 - GAIN_PERCENT);
-    c->way = gains ? EP_WAY_ONEDNN : EP_WAY_KERNEL;
+    c->way = wins[EP_WAY_ONEDNN] == needed && gains(best) ? EP_WAY_ONEDNN : EP_WAY_KERNEL;
     return EP_OK;
 }
 
@@ -144,8 +154,10 @@ size_t ep_tuned_choice_text(const ep_packed *p, char *out, size_t size) {
         if (!k->made || k->m == 0 || at >= size) continue;
         bool last = c + 1 == EP_TUNED_CLASSES;
         bool onednn = k->way == EP_WAY_ONEDNN;
-        int n = snprintf(out + at, size - at, "M %s %lld: %s, %.1f us; %s %.1f us\n", last ? "beyond" : "up to",
-                         1LL << (c - last), onednn ? "oneDNN, plain weights" : "our kernel", k->us[k->way],
+        char rows[32] = "";
+        if (k->m == ROWS) snprintf(rows, sizeof rows, " for %d rows", ROWS);
+        int n = snprintf(out + at, size - at, "M %s %lld: %s, %.1f us%s; %s %.1f us\n", last ? "beyond" : "up to",
+                         1LL << (c - last), onednn ? "oneDNN, plain weights" : "our kernel", k->us[k->way], rows,
                          onednn ? "our kernel" : "oneDNN", k->us[!onednn]);
         at += n > 0 ? (size_t)n : 0;
     }
