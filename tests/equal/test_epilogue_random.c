@@ -1,5 +1,6 @@
 // ctest: slow
-/* Random pointwise groups as the epilogue of one to four packed products: bit for bit what eager makes. Operands of the
+/* Random pointwise groups and single ops as the epilogue of one to four packed products, or of columns of one product
+ * (halves, interleaved): bit for bit what eager makes. Operands of the
  * products are small whole numbers, whose sums are exact in any order, so that nothing but the pointwise part can differ.
  * EP_GRAPHS and EP_SEED change how many and which. */
 #include <setjmp.h>
@@ -18,7 +19,7 @@
 
 #define OK(expr) assert_int_equal((expr), EP_OK)
 
-enum { PRODUCTS = 5, STEPS = 9, POOL = PRODUCTS + STEPS + 5 };
+enum { PRODUCTS = 5, STEPS = 9, POOL = PRODUCTS + STEPS + 6 };
 
 typedef struct rng {
     uint64_t s;
@@ -33,6 +34,7 @@ static int below(rng *r, int n) {
 typedef struct graph {
     ep_tensor *weight[PRODUCTS], *bias[PRODUCTS], *row, *scalar;
     int products, steps, outs;
+    enum { APART, RUNS, INTERLEAVED } layout; /* products of their own weights, or columns of one */
     struct {
         ep_op op;
         int a, b;
@@ -47,8 +49,13 @@ static ep_status run(ep_context *c, void *user, const ep_tensor *const *in, int 
     int count = 0;
     (void)n;
     ep_status s = EP_OK;
+    if (g->layout != APART) s = ep_linear(c, in[0], g->weight[0], g->bias[0], &made[POOL - 1]);
     for (int i = 0; s == EP_OK && i < g->products; i++) {
-        s = ep_linear(c, in[0], g->weight[i], g->bias[i], &made[count]);
+        int64_t wide = ep_tensor_size(g->weight[0], 0), each = wide / g->products;
+        int last = ep_tensor_ndim(in[0]) - 1;
+        s = g->layout == APART  ? ep_linear(c, in[0], g->weight[i], g->bias[i], &made[count])
+            : g->layout == RUNS ? ep_slice(c, made[POOL - 1], last, i * each, (i + 1) * each, 1, &made[count])
+                                : ep_slice(c, made[POOL - 1], last, i, wide, g->products, &made[count]);
         pool[count] = made[count];
         count++;
     }
@@ -89,20 +96,23 @@ static void make_graph(rng *r, graph *g, ep_dtype dtype, int64_t k, int64_t n) {
                                 EP_OP_SUB,       EP_OP_MUL,      EP_OP_DIV,  EP_OP_MAXIMUM, EP_OP_MINIMUM};
     memset(g, 0, sizeof *g);
     g->products = 1 + below(r, PRODUCTS);
-    for (int i = 0; i < g->products; i++) {
-        g->weight[i] = whole(r, dtype, 2, (int64_t[]){n, k});
-        if (below(r, 2)) g->bias[i] = whole(r, dtype, 1, (int64_t[]){n});
+    g->layout = below(r, 2) ? APART : below(r, 2) ? RUNS : INTERLEAVED;
+    for (int i = 0; i < (g->layout == APART ? g->products : 1); i++) {
+        int64_t rows = g->layout == APART ? n : n * g->products;
+        g->weight[i] = whole(r, dtype, 2, (int64_t[]){rows, k});
+        if (below(r, 2)) g->bias[i] = whole(r, dtype, 1, (int64_t[]){rows});
     }
     g->row = whole(r, dtype, 1, (int64_t[]){n});
     g->scalar = whole(r, dtype, 0, NULL);
-    g->steps = 2 + below(r, STEPS - 1);
-    g->outs = 1 + below(r, 2);
+    g->steps = below(r, 4) ? 2 + below(r, STEPS - 1) : 1;
+    g->outs = 1 + below(r, g->steps < 2 ? g->steps : 2);
     int first = g->products + 4;
     for (int i = 0; i < g->steps; i++) {
         g->step[i].op = ops[below(r, (int)(sizeof ops / sizeof *ops))];
         if (i < g->products) g->step[i].op = i ? EP_OP_ADD : EP_OP_SILU; /* every product is read */
         g->step[i].a = i ? first + i - 1 : 0;
         g->step[i].b = i && i < g->products ? i : below(r, first + i);
+        if (g->steps == 1) g->step[i].op = ops[below(r, (int)(sizeof ops / sizeof *ops))];
     }
 }
 
@@ -198,12 +208,12 @@ static void many(bool interpret, uint64_t graphs) {
 
 static void walked_nests_on_tiles_are_eager_bit_for_bit(void **state) {
     (void)state;
-    many(true, number("EP_GRAPHS", 1000));
+    many(true, number("EP_GRAPHS", 10000));
 }
 
 static void generated_code_on_tiles_is_eager_bit_for_bit(void **state) {
     (void)state;
-    many(false, number("EP_GRAPHS", 1000) / 40 + 1);
+    many(false, number("EP_GRAPHS", 10000) / 80 + 1);
 }
 
 int main(void) {

@@ -67,6 +67,22 @@ static ep_status make_graph(ep_compiled *c, const ep_tensor *const *inputs, ep_b
     return set_sizes(c, b);
 }
 
+/* May pointwise kernels run on tiles of packed products here? */
+static bool may_attach(const ep_compiled *c) {
+    return c->options.weights_stay && c->ctx->ops.tuned_hooks && c->ctx->ops.module_call &&
+           c->options.specialize != EP_SPECIALIZE_STATIC;
+}
+
+/* Lone ops are kernels of eager's, so they need code as epilogues only. */
+static bool needs_code(const ep_compiled *c, const ep_binding *b, size_t group) {
+    return !b->from->captured.graph->groups[group].lone || may_attach(c);
+}
+
+/* Kernels that the plan without epilogues cannot do without. */
+static bool plan_needs(const ep_binding *b, size_t group) {
+    return !b->from->captured.graph->groups[group].lone;
+}
+
 /* At least one outer dim everywhere: then sizes that happen to merge and sizes that do not share code. */
 static ep_status make_loops(ep_compiled *c, ep_binding *b) {
     const ep_graph *g = b->from->captured.graph;
@@ -78,8 +94,9 @@ static ep_status make_loops(ep_compiled *c, ep_binding *b) {
     if (!b->loops || !b->kernels) return no_memory(c);
     for (size_t i = 0; i < g->group_count; i++) {
         ep_loop *l = &b->loops[i].loop;
-        EP_TRY(ep_loop_build(g, (int32_t)i, &c->ctx->err, l));
         b->loops[i].group = (int32_t)i;
+        if (!needs_code(c, b, i)) continue;
+        EP_TRY(ep_loop_build(g, (int32_t)i, &c->ctx->err, l));
         l->fixed = c->options.specialize == EP_SPECIALIZE_STATIC;
         ep_loop_pad(l, 1);
     }
@@ -121,7 +138,7 @@ static void show_failure(const char *text) {
 static uint64_t entry_key(const ep_compiled *c, const ep_binding *b) {
     uint64_t h = ep_graph_hash(b->from->captured.graph);
     for (size_t i = 0; i < b->kernel_count; i++) {
-        uint64_t k = b->kernels[i]->hash;
+        uint64_t k = b->kernels[i] ? b->kernels[i]->hash : 0;
         h = ep_hash64(&k, sizeof k, h);
     }
     if (c->options.specialize != EP_SPECIALIZE_STATIC) return h;
@@ -135,6 +152,7 @@ static ep_status make_kernels(ep_compiled *c, ep_binding *b) {
     bool new_entry;
     if (!fresh) return no_memory(c);
     for (size_t i = 0; i < b->kernel_count; i++) {
+        if (!needs_code(c, b, i)) continue;
         b->kernels[i] = ep_kernels_find(&c->kernels, &b->loops[i].loop);
         if (b->kernels[i]) continue;
         b->kernels[i] = fresh[count++] = ep_kernels_add(&c->kernels, &b->loops[i].loop);
@@ -150,7 +168,7 @@ static ep_status make_kernels(ep_compiled *c, ep_binding *b) {
         ep_entry *e = &c->memo.entries[b->entry];
         e->reasons = reasons_text(b->from->captured.graph);
         e->guards = guards_text(c, b);
-        e->kernels = (int)b->kernel_count;
+        for (size_t i = 0; i < b->kernel_count; i++) e->kernels += b->kernels[i] != NULL;
         show_failure(e->failed);
     }
     if (s == EP_OK && count && !c->kernels.interpret) {
@@ -166,49 +184,65 @@ static ep_status set_choice(ep_compiled *c, const ep_tensor *const *inputs, ep_b
     for (int i = 0; i < c->input_count; i++) elements += inputs[i]->numel;
     b->choice = ep_memo_choice(&c->memo, b->entry, elements);
     if (!b->choice) return no_memory(c);
+    bool generates = false;
+    for (size_t i = 0; i < b->kernel_count; i++) generates |= plan_needs(b, i);
     if (b->choice->decided) return EP_OK;
     if (c->no_choice)
         ep_choice_settle(b->choice, "compiled kept: not measured");
-    else if (b->kernel_count == 0)
+    else if (!generates)
         ep_choice_settle(b->choice, "compiled kept: its kernels are eager's own, launched with less work between them");
     return EP_OK;
 }
 
 /* Rows at one distance from each other, and as many as the nest's. */
-static bool rows_fit(const ep_graph *g, const ep_node *n, const ep_loop *l) {
+static bool rows_fit(const ep_graph *g, const ep_node *n, const ep_group *p, const ep_loop *l) {
     const ep_value *x = &g->values[n->inputs[0]], *y = &g->values[n->output];
-    int64_t sizes[EP_MAX_DIMS], strides[1][EP_MAX_DIMS], cols = y->sizes[y->ndim - 1];
+    int64_t sizes[EP_MAX_DIMS], strides[1][EP_MAX_DIMS], cols = p->sizes[p->ndim - 1];
     for (int i = 0; i + 1 < x->ndim; i++) {
         sizes[i] = x->sizes[i];
         strides[0][i] = x->strides[i];
     }
     return x->numel && y->numel && ep_stride_collapse(x->ndim - 1, sizes, 1, strides) <= 1 &&
-           ep_hooked_fits(l, y->numel / cols, cols);
+           ep_hooked_fits(l, y->numel / y->sizes[y->ndim - 1], cols);
 }
 
 /* The products that pass `epilogue` marked for group `group`, if their numbers of now allow it. */
 static bool find_attach(const ep_binding *b, int32_t group, ep_attach *a) {
     const ep_graph *g = b->from->captured.graph;
+    const ep_group *p = &g->groups[group];
     *a = (ep_attach){.group = group};
-    for (size_t i = 0; i < g->node_count && a->count < EP_TUNED_PRODUCTS; i++) {
-        const ep_node *n = &g->nodes[i];
-        if (n->dead || n->kind != EP_NODE_GEMM || n->gemm.epilogue != group) continue;
-        if (!rows_fit(g, n, &b->loops[group].loop)) return false;
-        a->nodes[a->count++] = (int32_t)i;
-    }
+    for (size_t i = 0; i < g->node_count; i++)
+        for (int k = 0; g->nodes[i].group == group && !g->nodes[i].dead && k < g->nodes[i].input_count; k++) {
+            int32_t v = g->nodes[i].inputs[k], at = g->values[ep_graph_root(g, v)].node;
+            ep_attach_part part = {.node = at};
+            if (at < 0 || g->nodes[at].gemm.epilogue != group) continue;
+            if (!ep_graph_columns(g, v, p, &part.columns) || !rows_fit(g, &g->nodes[at], p, &b->loops[group].loop))
+                return false;
+            bool known = false;
+            for (int s = 0; s < a->count; s++)
+                known |= a->parts[s].node == at && !memcmp(&a->parts[s].columns, &part.columns, sizeof part.columns);
+            if (known) continue;
+            if (a->count == EP_TUNED_PRODUCTS) return false;
+            a->parts[a->count++] = part;
+        }
     return a->count > 0;
 }
 
-/* The weight as the graph reads it: the constant, or a view of it. */
-static ep_status weight_of(ep_compiled *c, const ep_binding *b, int32_t node, ep_tensor **out) {
+/* The part's rows of the weight as the graph reads it: the constant, or a view of it. */
+static ep_status weight_of(ep_compiled *c, const ep_binding *b, const ep_attach *a, int part, ep_tensor **out) {
     const ep_graph *g = b->from->captured.graph;
-    const ep_value *w = &g->values[g->nodes[node].inputs[1]];
-    const ep_value *root = &g->values[ep_graph_root(g, g->nodes[node].inputs[1])];
+    const ep_group *p = &g->groups[a->group];
+    int32_t weight = g->nodes[a->parts[part].node].inputs[1];
+    const ep_value *w = &g->values[weight], *root = &g->values[ep_graph_root(g, weight)];
+    const ep_columns *columns = &a->parts[part].columns;
+    int64_t start = (w->base >= 0 ? w->offset : 0) + columns->start * w->strides[0];
     ep_tensor *t;
-    EP_TRY(ep_tensor_begin_view(b->from->captured.consts[root->index], w->base >= 0 ? w->offset : 0, &c->ctx->err, &t));
+    EP_TRY(ep_tensor_begin_view(b->from->captured.consts[root->index], start, &c->ctx->err, &t));
     t->ndim = w->ndim;
     memcpy(t->sizes, w->sizes, sizeof t->sizes);
     memcpy(t->strides, w->strides, sizeof t->strides);
+    t->sizes[0] = p->sizes[p->ndim - 1];
+    t->strides[0] *= columns->step;
     ep_tensor_finish_view(t);
     *out = t;
     return EP_OK;
@@ -216,9 +250,7 @@ static ep_status weight_of(ep_compiled *c, const ep_binding *b, int32_t node, ep
 
 static ep_status begin_attach(ep_compiled *c, ep_binding *b) {
     b->attach = EP_ATTACH_NONE;
-    if (!c->options.weights_stay || !c->ctx->ops.tuned_hooks || !c->ctx->ops.module_call || !b->kernel_count ||
-        c->options.specialize == EP_SPECIALIZE_STATIC)
-        return EP_OK;
+    if (!may_attach(c) || !b->kernel_count) return EP_OK;
     b->attaches = calloc(b->kernel_count, sizeof *b->attaches);
     b->packs = calloc(b->kernel_count * EP_TUNED_PRODUCTS, sizeof *b->packs);
     if (!b->attaches || !b->packs) return no_memory(c);
@@ -228,7 +260,7 @@ static ep_status begin_attach(ep_compiled *c, ep_binding *b) {
         if (!find_attach(b, (int32_t)i, a)) continue;
         for (int k = 0; k < a->count; k++) {
             ep_tensor *w;
-            EP_TRY(weight_of(c, b, a->nodes[k], &w));
+            EP_TRY(weight_of(c, b, a, k, &w));
             ep_pack *p = ep_pack_find(&c->packs, c->ctx, &c->kernels, w, c->attach_always);
             ep_tensor_destroy(w);
             if (!p) return no_memory(c);
@@ -243,13 +275,22 @@ static ep_status begin_attach(ep_compiled *c, ep_binding *b) {
 ep_status ep_binding_attach(ep_compiled *c, ep_binding *b) {
     if (b->attach == EP_ATTACH_NEW) EP_TRY(begin_attach(c, b));
     if (b->attach != EP_ATTACH_PENDING) return EP_OK;
-    for (int i = 0; i < b->attach_count; i++)
+    for (int i = 0; i < b->attach_count; i++) {
+        int32_t group = b->attaches[i].group;
+        if (c->attach_always) ep_kernels_wait(&c->kernels);
+        int state = atomic_load_explicit(&b->kernels[group]->state, memory_order_acquire);
+        if (state == EP_KERNEL_PENDING) return EP_OK;
+        if (state == EP_KERNEL_FAILED) b->attach = EP_ATTACH_NONE;
+        b->loops[group].function = b->kernels[group]->function;
+        b->loops[group].name = b->kernels[group]->loop.name;
+    }
+    for (int i = 0; b->attach != EP_ATTACH_NONE && i < b->attach_count; i++)
         for (int k = 0; k < b->attaches[i].count; k++) {
             ep_pack *p = b->packs[i * EP_TUNED_PRODUCTS + k];
             int state = atomic_load_explicit(&p->state, memory_order_acquire);
             if (state == EP_ATTACH_PENDING) return EP_OK;
             if (state == EP_ATTACH_NONE) b->attach = EP_ATTACH_NONE;
-            b->attaches[i].packs[k] = p->packed;
+            b->attaches[i].parts[k].pack = p->packed;
         }
     if (b->attach == EP_ATTACH_NONE) return EP_OK;
     EP_TRY(set_sizes(c, b));
@@ -262,6 +303,7 @@ ep_status ep_binding_attach(ep_compiled *c, ep_binding *b) {
 
 ep_status ep_binding_advance(ep_compiled *c, ep_binding *b) {
     for (size_t i = 0; i < b->kernel_count; i++) {
+        if (!plan_needs(b, i)) continue;
         int state = atomic_load_explicit(&b->kernels[i]->state, memory_order_acquire);
         if (state == EP_KERNEL_PENDING) return EP_OK;
         if (state == EP_KERNEL_FAILED) {
@@ -270,6 +312,7 @@ ep_status ep_binding_advance(ep_compiled *c, ep_binding *b) {
         }
     }
     for (size_t i = 0; i < b->kernel_count; i++) {
+        if (!plan_needs(b, i)) continue;
         b->loops[i].function = b->kernels[i]->function;
         b->loops[i].name = b->kernels[i]->loop.name;
     }
@@ -285,7 +328,8 @@ ep_status ep_binding_advance(ep_compiled *c, ep_binding *b) {
 
 ep_status ep_binding_interpret(ep_compiled *c, ep_binding *b) {
     if (b->meanwhile) return EP_OK;
-    for (size_t i = 0; i < b->kernel_count; i++) b->loops[i].name = b->kernels[i]->loop.name;
+    for (size_t i = 0; i < b->kernel_count; i++)
+        if (b->kernels[i]) b->loops[i].name = b->kernels[i]->loop.name;
     EP_TRY(set_sizes(c, b));
     return ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, true, NULL, 0, &b->meanwhile);
 }

@@ -111,7 +111,7 @@ static ep_status run_undecided(ep_compiled *c, ep_binding *b, const ep_tensor *c
 
 static const char *failed_kernel(const ep_binding *b) {
     for (size_t i = 0; i < b->kernel_count; i++)
-        if (atomic_load_explicit(&b->kernels[i]->state, memory_order_acquire) == EP_KERNEL_FAILED)
+        if (b->kernels[i] && atomic_load_explicit(&b->kernels[i]->state, memory_order_acquire) == EP_KERNEL_FAILED)
             return b->kernels[i]->err.message;
     return "";
 }

@@ -12,8 +12,12 @@ bool ep_hooked_fits(const ep_loop *l, int64_t m, int64_t n) {
 }
 
 static int product_of(const ep_graph *g, const ep_attach *a, int32_t value) {
+    ep_columns c;
     for (int i = 0; i < a->count; i++)
-        if (g->nodes[a->nodes[i]].output == value) return i;
+        if (g->nodes[a->parts[i].node].output == ep_graph_root(g, value) &&
+            ep_graph_columns(g, value, &g->groups[a->group], &c) && c.start == a->parts[i].columns.start &&
+            c.step == a->parts[i].columns.step)
+            return i;
     return -1;
 }
 
@@ -51,7 +55,7 @@ static void set_work(const ep_loop *l, const ep_hooked *h, int64_t m, int64_t n,
 void ep_hooked_set(const ep_graph *g, const ep_attach *a, const ep_loop *l, int64_t m, int64_t n, ep_hooked *h) {
     memset(h, 0, sizeof *h);
     bool merged = !(l->sizes[0] == m && l->sizes[1] == n);
-    const ep_node *first = &g->nodes[a->nodes[0]];
+    const ep_node *first = &g->nodes[a->parts[0].node];
     const ep_value *w = &g->values[first->inputs[1]];
     h->loop = l;
     h->operand_count = l->operand_count;
@@ -63,22 +67,24 @@ void ep_hooked_set(const ep_graph *g, const ep_attach *a, const ep_loop *l, int6
         ep_hooked_operand *p = &h->operands[i];
         p->word = at;
         p->product = o->output ? -1 : product_of(g, a, o->value);
-        p->col = (o->walk == EP_WALK_ONCE ? 0 : col) * size;
+        p->col = (p->product >= 0 ? 1 : o->walk == EP_WALK_ONCE ? 0 : col) * size; /* a tile's columns are adjacent */
         p->row = merged ? p->col * n : o->strides[0] * size;
         h->words[at + 1] = p->row;
         at += 2;
         if (o->walk == EP_WALK_STRIDED) h->words[at++] = p->col;
     }
     h->word_count = at;
-    h->call = (ep_tuned_call){.weights = a->packs[0], .m = m, .dtype = g->values[first->output].dtype};
+    h->call = (ep_tuned_call){.weights = a->parts[0].pack, .m = m, .dtype = g->values[first->output].dtype};
     h->call.more_count = a->count - 1;
-    for (int i = 1; i < a->count; i++) h->call.more[i - 1].weights = a->packs[i];
+    for (int i = 1; i < a->count; i++) h->call.more[i - 1].weights = a->parts[i].pack;
     h->call.rounding = g->rounding;
     h->call.hook = on_tile;
     set_work(l, h, m, n, w->sizes[1], &h->work);
     const char *ops = l->name;
     for (int i = 0; i < 2 && ops; i++) ops = strchr(ops, '_') ? strchr(ops, '_') + 1 : NULL; /* past "epi_poi_" */
     int len = snprintf(h->name, sizeof h->name, "epi_gem");
-    for (int i = 0; i < a->count; i++) len += snprintf(h->name + len, sizeof h->name - (size_t)len, "_linear");
+    for (int i = 0; i < a->count; i++)
+        if (i == 0 || a->parts[i].node != a->parts[i - 1].node)
+            len += snprintf(h->name + len, sizeof h->name - (size_t)len, "_linear");
     snprintf(h->name + len, sizeof h->name - (size_t)len, "_%s", ops ? ops : "");
 }

@@ -6,12 +6,18 @@
 #include "context.h"
 #include "run/codegen/loop.h"
 
+/* A product that the group reads: a linear of the graph, or columns of one. */
+typedef struct ep_attach_part {
+    int32_t node;
+    ep_columns columns;
+    const ep_packed *pack;
+} ep_attach_part;
+
 /* What a plan needs to attach a group. */
 typedef struct ep_attach {
     int32_t group;
-    int count;                        /* products */
-    int32_t nodes[EP_TUNED_PRODUCTS]; /* in the graph */
-    const ep_packed *packs[EP_TUNED_PRODUCTS];
+    int count;
+    ep_attach_part parts[EP_TUNED_PRODUCTS];
 } ep_attach;
 
 typedef struct ep_hooked_operand {

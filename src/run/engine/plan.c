@@ -269,9 +269,10 @@ static ep_status plan_hooked(planner *b, const ep_attach *a, const ep_plan_kerne
     ep_hooked *h = EP_ARENA_NEW(&b->p->arena, ep_hooked);
     ep_gemm *g = EP_ARENA_NEW(&b->p->arena, ep_gemm);
     if (!s || !h || !g) return no_memory(b->ctx);
-    const ep_node *n = &b->g->nodes[a->nodes[0]];
+    const ep_node *n = &b->g->nodes[a->parts[0].node];
+    const ep_group *group = &b->g->groups[a->group];
     EP_TRY(product_form(b, n, g));
-    ep_hooked_set(b->g, a, &k->loop, g->m, g->n, h);
+    ep_hooked_set(b->g, a, &k->loop, g->m, group->sizes[group->ndim - 1], h);
     h->function = k->function;
     h->run = b->p->interpret ? NULL : b->ctx->ops.module_call;
     h->call.hook_user = h;
@@ -284,11 +285,14 @@ static ep_status plan_hooked(planner *b, const ep_attach *a, const ep_plan_kerne
     s->hooked = h;
     EP_TRY(address(b, n->inputs[0], 0, &h->call.x));
     for (int i = 0; i < a->count; i++) {
-        const ep_node *p = &b->g->nodes[a->nodes[i]];
+        const ep_node *p = &b->g->nodes[a->parts[i].node];
+        const ep_columns *c = &a->parts[i].columns;
         if (p->gemm.bias < 0) continue;
         int32_t bias = p->inputs[p->gemm.bias];
-        EP_TRY(address(b, bias, 0, i ? &h->call.more[i - 1].bias : &h->call.bias0));
-        *(i ? &h->call.more[i - 1].bias_stride : &h->call.bias0_stride) = b->g->values[bias].strides[0];
+        int64_t stride = b->g->values[bias].strides[0];
+        int64_t start = c->start * stride * (int64_t)ep_dtype_size(b->g->values[bias].dtype);
+        EP_TRY(address(b, bias, start, i ? &h->call.more[i - 1].bias : &h->call.bias0));
+        *(i ? &h->call.more[i - 1].bias_stride : &h->call.bias0_stride) = stride * c->step;
     }
     for (int i = 0; i < h->operand_count; i++)
         if (h->operands[i].product < 0)
@@ -296,8 +300,10 @@ static ep_status plan_hooked(planner *b, const ep_attach *a, const ep_plan_kerne
     return EP_OK;
 }
 
-static ep_status plan_group(planner *b, int32_t group) {
+static ep_status plan_group(planner *b, const ep_node *n) {
+    int32_t group = n->group;
     const ep_attach *a = attached_to(b, group);
+    if (!a && b->g->groups[group].lone) return plan_op(b, n);
     for (size_t k = 0; k < b->p->kernel_count; k++)
         if (b->p->kernels[k].group == group)
             EP_TRY(a ? plan_hooked(b, a, &b->p->kernels[k]) : plan_kernel(b, &b->p->kernels[k]));
@@ -318,7 +324,7 @@ static ep_status plan_steps(planner *b) {
                 EP_TRY(n->kind == EP_NODE_GEMM ? plan_gemm(b, n) : plan_op(b, n));
                 continue;
             }
-            EP_TRY(plan_group(b, n->group));
+            EP_TRY(plan_group(b, n));
             break; /* the whole group is one step */
         }
     return EP_OK;

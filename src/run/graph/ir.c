@@ -258,3 +258,17 @@ uint64_t ep_graph_hash(const ep_graph *g) {
     }
     return ep_hash64(g->outputs, sizeof(int32_t) * g->output_count, h);
 }
+
+bool ep_graph_columns(const ep_graph *g, int32_t v, const ep_group *p, ep_columns *out) {
+    const ep_value *u = &g->values[v], *y = &g->values[ep_graph_root(g, v)];
+    int last = p->ndim - 1;
+    if (p->ndim < 2 || u->ndim != p->ndim || y->ndim != p->ndim) return false;
+    for (int i = 0; i <= last; i++) {
+        if (u->sizes[i] != p->sizes[i] || (i < last && y->sizes[i] != u->sizes[i])) return false;
+        if (i < last && u->sizes[i] > 1 && u->strides[i] != y->strides[i]) return false;
+    }
+    if (u->start >= 0 || u->dims[last] >= 0 || u->steps[last] >= 0) return false;
+    out->start = u->base >= 0 ? u->offset : 0;
+    out->step = u->sizes[last] > 1 ? u->strides[last] : 1;
+    return out->step > 0 && out->start + (u->sizes[last] - 1) * out->step < y->sizes[last];
+}

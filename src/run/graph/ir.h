@@ -77,7 +77,13 @@ typedef struct ep_group {
     int64_t sizes[EP_MAX_DIMS];
     int32_t dims[EP_MAX_DIMS]; /* extents, -1: none */
     bool reduces;              /* contains a last-dim reduction or norm */
+    bool lone;                 /* one op: eager's kernel, unless it runs as the epilogue of a product */
 } ep_group;
+
+/* Columns start, start + step, ... of every row of a product. */
+typedef struct ep_columns {
+    int64_t start, step;
+} ep_columns;
 
 /* Why two neighbours are not one kernel, or another decision a person may ask about. */
 typedef struct ep_reason {
@@ -149,6 +155,8 @@ void ep_graph_replace(ep_graph *g, int32_t from, int32_t to);
 void ep_graph_readers(const ep_graph *g, int32_t *counts);
 /* Live nodes of group `group` in node order; returns how many, at most `max` written. */
 size_t ep_graph_members(const ep_graph *g, int32_t group, int32_t *out, size_t max);
+/* Is `v`, of the sizes of group `p`, the product that is its root, or the same columns of each of its rows? */
+bool ep_graph_columns(const ep_graph *g, int32_t v, const ep_group *p, ep_columns *out);
 /* Sets dims and strides of view op `op` over value `in`, as eager computes them. */
 ep_status ep_graph_view_shape(const ep_value *in, ep_op op, const ep_attr *attr, ep_error *err, ep_value *out);
 

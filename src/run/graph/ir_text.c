@@ -126,7 +126,7 @@ void ep_graph_print(const ep_graph *g, ep_text *out) {
     for (size_t i = 0; i < g->group_count; i++) {
         ep_text_printf(out, "group %zu ", i);
         print_extents(g, out, '[', g->groups[i].ndim, g->groups[i].sizes, g->groups[i].dims, ']');
-        ep_text_add(out, g->groups[i].reduces ? " reduces\n" : "\n");
+        ep_text_add(out, g->groups[i].reduces ? " reduces\n" : g->groups[i].lone ? " lone\n" : "\n");
     }
     for (int kind = EP_VALUE_INPUT; kind <= EP_VALUE_CONST; kind++)
         for (size_t i = 0; i < g->value_count; i++) {
@@ -443,6 +443,7 @@ static ep_status group_line(parser *p) {
     if (at < 0) return ep_fail(p->err, EP_ERROR_OUT_OF_MEMORY, "group table");
     memcpy(p->g->groups[at].dims, dims, sizeof(int32_t) * (size_t)n);
     p->g->groups[at].reduces = take(p, "reduces");
+    p->g->groups[at].lone = !p->g->groups[at].reduces && take(p, "lone");
     return EP_OK;
 }
 

@@ -53,20 +53,20 @@ static ep_status values_are_sound(const ep_graph *g, ep_error *err) {
     return EP_OK;
 }
 
-/* A product, whose value nobody but the group reads, element for element. */
+/* A product, whose value nobody but the group reads: whole, or columns of all its rows. */
 static bool epilogue_fits(const ep_graph *g, const ep_node *n) {
     if (n->kind != EP_NODE_GEMM || n->gemm.epilogue >= (int32_t)g->group_count) return false;
     const ep_group *p = &g->groups[n->gemm.epilogue];
-    const ep_value *y = &g->values[n->output];
-    if (p->reduces || p->ndim != y->ndim || memcmp(p->sizes, y->sizes, sizeof(int64_t) * (size_t)p->ndim)) return false;
     bool read = false;
+    ep_columns c;
+    if (p->reduces) return false;
     for (size_t i = 0; i < g->output_count; i++)
         if (ep_graph_root(g, g->outputs[i]) == n->output) return false;
     for (size_t i = 0; i < g->node_count; i++) {
         const ep_node *m = &g->nodes[i];
         for (int k = 0; !m->dead && m->kind != EP_NODE_VIEW && k < m->input_count; k++) {
             if (ep_graph_root(g, m->inputs[k]) != n->output) continue;
-            if (m->group != n->gemm.epilogue || m->inputs[k] != n->output) return false;
+            if (m->group != n->gemm.epilogue || !ep_graph_columns(g, m->inputs[k], p, &c)) return false;
             read = true;
         }
     }
@@ -93,6 +93,9 @@ static ep_status node_is_sound(const ep_graph *g, size_t i, const bool *defined,
         return ep_fail(err, EP_ERROR_INTERNAL, "node %zu (%s): %s", i, info->name,
                        n->kind == EP_NODE_VIEW ? "a view needs a base" : "an op makes memory of its own");
     if (n->group >= (int32_t)g->group_count) return ep_fail(err, EP_ERROR_INTERNAL, "node %zu: no such group", i);
+    int32_t members[2];
+    if (n->group >= 0 && g->groups[n->group].lone && ep_graph_members(g, n->group, members, 2) > 1)
+        return ep_fail(err, EP_ERROR_INTERNAL, "node %zu: group %d holds one op alone", i, n->group);
     if (g->marks & EP_MARK_LOWERED && !n->dead && info->kind == EP_KIND_COMPOSITE && n->op != EP_OP_LINEAR)
         return ep_fail(err, EP_ERROR_INTERNAL, "node %zu: composite %s after lowering", i, info->name);
     return EP_OK;

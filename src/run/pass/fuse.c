@@ -29,8 +29,7 @@ static bool rows_are_adjacent(const ep_graph *g, const ep_node *n) {
     return true;
 }
 
-/* NULL if generated code can do the node, else why not. */
-static const char *not_fusable(const ep_graph *g, const ep_node *n) {
+const char *ep_fuse_why_not(const ep_graph *g, const ep_node *n) {
     const ep_op_info *info = ep_op_get(n->op);
     const ep_value *out = &g->values[n->output];
     if (n->kind == EP_NODE_GEMM) return "a product is a kernel of the backend's";
@@ -285,7 +284,7 @@ static void explain_rest(ep_graph *g) {
         for (int k = 0; k < n->input_count; k++) {
             int32_t p = producer(g, n->inputs[k]);
             if (p < 0 || (n->group >= 0 && n->group == g->nodes[p].group)) continue;
-            const char *a = not_fusable(g, n), *b = not_fusable(g, &g->nodes[p]);
+            const char *a = ep_fuse_why_not(g, n), *b = ep_fuse_why_not(g, &g->nodes[p]);
             if (a || b)
                 ep_graph_reason(g, (int32_t)i, p, "%s is not fused with %s: %s", ep_op_name(n->op),
                                 ep_op_name(g->nodes[p].op), a ? a : b);
@@ -298,7 +297,7 @@ ep_status ep_pass_fuse(ep_graph *g, ep_error *err) {
     fuser f = {.g = g, .stack = malloc(sizeof(int32_t) * n), .seen = calloc(n, 1), .row = calloc(n, 1)};
     ep_status s = f.stack && f.seen && f.row ? EP_OK : ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "fuse");
     for (size_t i = 0; s == EP_OK && i < g->node_count; i++)
-        if (!g->nodes[i].dead && !not_fusable(g, &g->nodes[i])) s = place(&f, (int32_t)i, err);
+        if (!g->nodes[i].dead && !ep_fuse_why_not(g, &g->nodes[i])) s = place(&f, (int32_t)i, err);
     if (s == EP_OK) {
         dissolve_singles(g);
         explain_rest(g);

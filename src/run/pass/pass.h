@@ -26,6 +26,9 @@ typedef struct ep_pass_options {
 /* Runs the pipeline; debug builds verify after every pass. A dump of an unknown name is EP_ERROR_NOT_FOUND. */
 ep_status ep_passes_run(ep_graph *g, const ep_pass_options *options, ep_error *err);
 
+/* fuse.c: NULL if generated code can do the node, else why not. */
+const char *ep_fuse_why_not(const ep_graph *g, const ep_node *n);
+
 #define EP_PASS(name, function, needs, gives, breaks) ep_status function(ep_graph *g, ep_error *err);
 #include "passes.def"
 #undef EP_PASS

@@ -1,0 +1,272 @@
+// ctest: threads
+/* What a pointwise op or group behind a product becomes: its epilogue, under a name that says so, with eager's bits.
+ * Operands are small whole numbers, whose sums are exact in any order, so that only the pointwise part can differ. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <epilogue/epilogue.h>
+
+#include "base/probe.h"
+#include "model/tensor/tensor.h"
+#include "run/engine/compile.h"
+
+#define OK(expr) assert_int_equal((expr), EP_OK)
+
+enum { DIM = 64, HIDDEN = 96, ROWS = 33 };
+
+static ep_context *ctx;
+static ep_tensor *up, *down, *wide, *bias, *wide_bias; /* weights of all functions */
+
+static ep_tensor *whole(ep_dtype dtype, int ndim, const int64_t *sizes, unsigned seed) {
+    ep_tensor *t;
+    OK(ep_tensor_create(dtype, ndim, sizes, NULL, &t));
+    size_t n = (size_t)ep_tensor_numel(t);
+    double *v = malloc(sizeof *v * (n + 1));
+    for (size_t i = 0; i < n; i++) v[i] = (double)((seed = seed * 1664525u + 1013904223u) >> 29) - 3;
+    OK(ep_tensor_write_f64(t, v, n, NULL));
+    free(v);
+    return t;
+}
+
+static void make_weights(ep_dtype dtype) {
+    up = whole(dtype, 2, (int64_t[]){HIDDEN, DIM}, 1);
+    down = whole(dtype, 2, (int64_t[]){DIM, HIDDEN}, 2);
+    wide = whole(dtype, 2, (int64_t[]){2 * HIDDEN, DIM}, 3);
+    bias = whole(dtype, 1, (int64_t[]){HIDDEN}, 4);
+    wide_bias = whole(dtype, 1, (int64_t[]){2 * HIDDEN}, 5);
+}
+
+static void drop(ep_tensor **t, int n) {
+    for (int i = 0; i < n; i++) ep_tensor_destroy(t[i]);
+}
+
+/* in: x [rows, dim], r [rows, dim], h [rows, hidden] */
+static ep_status linear_gelu_linear(ep_context *c, void *user, const ep_tensor *const *in, int n, ep_tensor **out,
+                                    int m) {
+    ep_tensor *t[2] = {NULL};
+    (void)user, (void)n, (void)m;
+    ep_status s = ep_linear(c, in[0], up, NULL, &t[0]);
+    if (s == EP_OK) s = ep_gelu_tanh(c, t[0], &t[1]);
+    if (s == EP_OK) s = ep_linear(c, t[1], down, NULL, out);
+    drop(t, 2);
+    return s;
+}
+
+static ep_status linear_relu(ep_context *c, void *user, const ep_tensor *const *in, int n, ep_tensor **out, int m) {
+    ep_tensor *t[1] = {NULL};
+    (void)user, (void)n, (void)m;
+    ep_status s = ep_linear(c, in[0], up, bias, &t[0]);
+    if (s == EP_OK) s = ep_relu(c, t[0], out);
+    drop(t, 1);
+    return s;
+}
+
+static ep_status linear_residual(ep_context *c, void *user, const ep_tensor *const *in, int n, ep_tensor **out, int m) {
+    ep_tensor *t[1] = {NULL};
+    (void)user, (void)n, (void)m;
+    ep_status s = ep_linear(c, in[2], down, NULL, &t[0]);
+    if (s == EP_OK) s = ep_add(c, in[1], t[0], out);
+    drop(t, 1);
+    return s;
+}
+
+static ep_status linear_gelu_mul(ep_context *c, void *user, const ep_tensor *const *in, int n, ep_tensor **out, int m) {
+    ep_tensor *t[2] = {NULL};
+    (void)user, (void)n, (void)m;
+    ep_status s = ep_linear(c, in[0], up, bias, &t[0]);
+    if (s == EP_OK) s = ep_gelu_erf(c, t[0], &t[1]);
+    if (s == EP_OK) s = ep_mul(c, t[1], in[2], out);
+    drop(t, 2);
+    return s;
+}
+
+/* `user`: halves, or interleaved if it is not NULL */
+static ep_status packed_swiglu(ep_context *c, void *user, const ep_tensor *const *in, int n, ep_tensor **out, int m) {
+    ep_tensor *t[5] = {NULL};
+    (void)n, (void)m;
+    ep_status s = ep_linear(c, in[0], wide, wide_bias, &t[0]);
+    for (int i = 0; s == EP_OK && i < 2; i++)
+        s = user ? ep_slice(c, t[0], 1, i, 2 * HIDDEN, 2, &t[1 + i]) : ep_chunk(c, t[0], 1, 2, i, &t[1 + i]);
+    if (s == EP_OK) s = ep_silu(c, t[1], &t[3]);
+    if (s == EP_OK) s = ep_mul(c, t[3], t[2], &t[4]);
+    if (s == EP_OK) s = ep_linear(c, t[4], down, NULL, out);
+    drop(t, 5);
+    return s;
+}
+
+/* The first half alone: what nobody reads of the product is not computed. */
+static ep_status half_residual(ep_context *c, void *user, const ep_tensor *const *in, int n, ep_tensor **out, int m) {
+    ep_tensor *t[2] = {NULL};
+    (void)user, (void)n, (void)m;
+    ep_status s = ep_linear(c, in[0], wide, wide_bias, &t[0]);
+    if (s == EP_OK) s = ep_chunk(c, t[0], 1, 2, 1, &t[1]);
+    if (s == EP_OK) s = ep_add(c, t[1], in[2], out);
+    drop(t, 2);
+    return s;
+}
+
+static const struct {
+    const char *kernels[2]; /* without the dtype; those of a library by what they begin with */
+    ep_fn fn;
+    bool user;
+} table[] = {
+    {{"epi_gem_linear_gelu_tanh_%s", "ep_%s_gemm_"}, linear_gelu_linear, false},
+    {{"epi_gem_linear_relu_%s"}, linear_relu, false},
+    {{"epi_gem_linear_add_%s"}, linear_residual, false},
+    {{"epi_gem_linear_gelu_erf_mul_%s"}, linear_gelu_mul, false},
+    {{"epi_gem_linear_silu_mul_%s", "ep_%s_gemm_"}, packed_swiglu, false},
+    {{"epi_gem_linear_silu_mul_%s", "ep_%s_gemm_"}, packed_swiglu, true},
+    {{"epi_gem_linear_add_%s"}, half_residual, false},
+};
+
+typedef struct seen {
+    char kernels[8][128];
+    int count;
+    int64_t flops;
+} seen;
+static void seen_begin(void *self, const ep_probe_span *s) {
+    (void)self, (void)s;
+}
+static void seen_end(void *self) {
+    (void)self;
+}
+static void seen_kernel(void *self, const ep_probe_kernel *k) {
+    seen *x = self;
+    x->flops += k->flops;
+    if (x->count < 8) snprintf(x->kernels[x->count++], 128, "%s", k->name);
+}
+static const char *seen_name(void *self, const char *text) {
+    (void)self;
+    return text;
+}
+
+static void make_inputs(ep_dtype dtype, int64_t rows, ep_tensor *in[3]) {
+    in[0] = whole(dtype, 2, (int64_t[]){rows, DIM}, 7);
+    in[1] = whole(dtype, 2, (int64_t[]){rows, DIM}, 8);
+    in[2] = whole(dtype, 2, (int64_t[]){rows, HIDDEN}, 9);
+}
+
+static void same(ep_tensor *a, ep_tensor *b) {
+    ep_difference d;
+    OK(ep_tensor_compare(a, b, 1, NULL, &d));
+    if (d.max_abs > 0) fail_msg("%g at %lld", d.max_abs, (long long)d.at);
+    ep_tensor_destroy(a);
+    ep_tensor_destroy(b);
+}
+
+static void one_row(size_t i, ep_dtype dtype) {
+    ep_compiled *c;
+    ep_tensor *in[3], *a, *b;
+    void *user = table[i].user ? ctx : NULL;
+    ep_compile_options o = {.wait = EP_WAIT_ALWAYS, .no_disk_cache = true, .weights_stay = true};
+    OK(ep_compile(ctx, table[i].fn, user, 3, 1, &o, &c));
+    c->no_choice = c->attach_always = true;
+    make_inputs(dtype, ROWS, in);
+    const ep_tensor *const *inputs = (const ep_tensor *const *)in;
+    OK(ep_compiled_call(c, inputs, &b));
+    ep_tensor_destroy(b);
+    seen s = {0};
+    ep_probe p = {.self = &s,
+                  .begin = seen_begin,
+                  .end = seen_end,
+                  .kernel = seen_kernel,
+                  .launch = seen_kernel,
+                  .name = seen_name};
+    atomic_store(&ep_probe_active, &p);
+    OK(ep_compiled_call(c, inputs, &b));
+    atomic_store(&ep_probe_active, NULL);
+    OK(table[i].fn(ctx, user, inputs, 3, &a, 1));
+    same(b, a);
+    assert_int_equal(s.count, table[i].kernels[1] ? 2 : 1);
+    for (int k = 0; k < s.count; k++) {
+        char want[128];
+        snprintf(want, sizeof want, table[i].kernels[k], ep_dtype_name(dtype));
+        if (strncmp(s.kernels[k], want, strlen(want))) fail_msg("row %zu: %s, not %s", i, s.kernels[k], want);
+    }
+    drop(in, 3);
+    ep_compiled_destroy(c);
+}
+
+static void what_follows_a_product_is_its_epilogue(void **state) {
+    (void)state;
+    static const ep_dtype dtypes[] = {EP_DTYPE_BF16, EP_DTYPE_F32, EP_DTYPE_F16};
+    for (int d = 0; d < 3; d++) {
+        make_weights(dtypes[d]);
+        for (size_t i = 0; i < sizeof table / sizeof *table; i++) one_row(i, dtypes[d]);
+        drop((ep_tensor *[]){up, down, wide, bias, wide_bias}, 5);
+    }
+}
+
+/* Whatever was measured, the bits are eager's, and both what was chosen and why are said. */
+static void the_choice_is_made_by_measuring_and_said(void **state) {
+    (void)state;
+    make_weights(EP_DTYPE_BF16);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        ep_compiled *c;
+        ep_tensor *in[3], *a, *b;
+        void *user = table[i].user ? ctx : NULL;
+        OK(ep_compile(ctx, table[i].fn, user, 3, 1, &(ep_compile_options){.no_disk_cache = true, .weights_stay = true},
+                      &c));
+        make_inputs(EP_DTYPE_BF16, ROWS, in);
+        const ep_tensor *const *inputs = (const ep_tensor *const *)in;
+        for (int call = 0; call < 100 && (call == 0 || !ep_compiled_settled(c)); call++) {
+            OK(table[i].fn(ctx, user, inputs, 3, &a, 1));
+            OK(ep_compiled_call(c, inputs, &b));
+            same(b, a);
+            OK(ep_compiled_wait(c));
+        }
+        assert_true(ep_compiled_settled(c));
+        assert_non_null(strstr(ep_compiled_choice(c), "epilogue"));
+        assert_non_null(strstr(ep_compiled_choice(c), "eager "));
+        drop(in, 3);
+        ep_compiled_destroy(c);
+    }
+    drop((ep_tensor *[]){up, down, wide, bias, wide_bias}, 5);
+}
+
+/* Weights that may change cannot be packed: the single op is eager's kernel then, and no code is generated for it. */
+static void weights_that_may_change_are_not_packed(void **state) {
+    (void)state;
+    make_weights(EP_DTYPE_F32);
+    ep_compiled *c;
+    ep_tensor *in[3], *y;
+    ep_compile_stats stats;
+    OK(ep_compile(ctx, linear_gelu_linear, NULL, 3, 1,
+                  &(ep_compile_options){.wait = EP_WAIT_ALWAYS, .no_disk_cache = true}, &c));
+    make_inputs(EP_DTYPE_F32, ROWS, in);
+    OK(ep_compiled_call(c, (const ep_tensor *const *)in, &y));
+    ep_compiled_stats(c, &stats);
+    assert_int_equal(stats.kernels_generated, 0);
+    assert_int_equal(stats.packed_bytes, 0);
+    assert_int_equal(stats.eager_calls, 0);
+    ep_tensor_destroy(y);
+    drop(in, 3);
+    ep_compiled_destroy(c);
+    drop((ep_tensor *[]){up, down, wide, bias, wide_bias}, 5);
+}
+
+static int setup(void **state) {
+    (void)state;
+    return ep_context_create(&(ep_context_options){.threads = 2}, NULL, &ctx) == EP_OK ? 0 : 1;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    ep_context_destroy(ctx);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_follows_a_product_is_its_epilogue),
+        cmocka_unit_test(the_choice_is_made_by_measuring_and_said),
+        cmocka_unit_test(weights_that_may_change_are_not_packed),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
