@@ -43,6 +43,23 @@ typedef struct ep_tile {
 } ep_tile;
 typedef void (*ep_tile_fn)(const ep_tile *t);
 
+/* A block of k for the row tiles of a panel in one go: what acc does tile by tile, without a pause between tiles. Between
+ * its products it finishes rows of the panel before: act(gate) * up from the table, or plain results without activation. */
+typedef struct ep_sweep {
+    int64_t tiles, chunks; /* row tiles of more than half of mr rows */
+    const char *a, *b;
+    int64_t a_tile; /* bytes between row tiles of x */
+    float *c;       /* tile after tile of sums */
+    bool first;
+    const char *ahead; /* fetched, `lines` cache lines a chunk */
+    int lines;
+    const ep_tile *done; /* the first of as many row tiles of sums; NULL: none */
+    bool pair;
+    int64_t done_tile;   /* bytes between row tiles of its result */
+    int row0, row1, end; /* rows of a tile that are finished now; of the last tile those before `end` */
+} ep_sweep;
+typedef void (*ep_sweep_fn)(const ep_sweep *s);
+
 /* A row of the gated pointwise kernels: adjacent elements. dy and dup are of the gradients, which leave dgate in out. */
 typedef struct ep_gated_row {
     int64_t n;
@@ -64,9 +81,10 @@ typedef struct ep_tuned_row {
     int mr;           /* rows of a row tile */
     int a_bytes;      /* bytes of one row of one packed chunk of x: 64 (as stored) or 128 (widened to f32) */
     int chunk_k;      /* k in a chunk */
-    int block_chunks; /* chunks of k summed before the sums return to memory: sized for L1 */
+    int block_chunks; /* chunks of k summed before the sums return to memory: sized for L1; a sweep takes equal blocks */
     void (*begin)(void), (*end)(void); /* per thread, around a kernel; or NULL */
     ep_acc_fn acc;
+    ep_sweep_fn sweep; /* NULL: tile by tile */
     ep_tile_fn gated, plain;
     /* out[i] = act(i as the dtype), rounded to the dtype, for the 65536 values; NULL for f32 */
     void (*fill_table)(ep_act act, float *out);

@@ -29,10 +29,10 @@ typedef struct job {
     const ep_packed *packs[EP_TUNED_PRODUCTS];
     int pack_count;
     const ep_tuned_row *row;
-    int64_t block_rows, blocks;            /* rows of x in a block, and how many blocks */
-    int64_t super;                         /* chunks of k whose packed x stays in L2 */
-    int64_t group;                         /* panels whose sums are kept while k goes by in more than one super */
-    int64_t hook_panels;                   /* panels whose products wait for one call of the hook; 0: no hook */
+    int64_t block_rows, blocks; /* rows of x in a block, and how many blocks */
+    int64_t super;              /* chunks of k whose packed x stays in L2 */
+    int64_t group;              /* panels whose sums are kept: while k goes by in more than one super, or wait */
+    int64_t hook_panels;        /* panels whose products wait for one call of the hook; 0: no hook */
     size_t x_bytes, sum_bytes, hook_bytes; /* of a thread's scratch */
     /* Packed x of all rows: the caller's, or made by all threads first where several share a row block. Then what
      * hardware threads share of L2 holds one copy. NULL: each thread packs its block. */
@@ -47,9 +47,10 @@ typedef struct desk {
     const char *x;
     int64_t x_chunks; /* from one row tile of x to the next */
     float *sums;
-    char *products; /* for the hook: [product][block_rows][hook_panels * width] as the dtype */
-    int64_t panel0; /* first panel of the products that are there */
-    int64_t panel1; /* end of this thread's panels in the block */
+    char *products;  /* for the hook: [product][block_rows][hook_panels * width] as the dtype */
+    int64_t panel0;  /* first panel of the products that are there */
+    int64_t panel1;  /* end of this thread's panels in the block */
+    ep_tile waiting; /* the first row tile of a panel whose sums are done but not yet its result; sums NULL: none */
 } desk;
 
 ep_status ep_tuned_scratch_create(ep_error *err, ep_tuned_scratch **out) {
@@ -96,11 +97,17 @@ static int64_t panel_width(const job *j) {
     return j->w->pair ? j->row->half : 2 * j->row->half;
 }
 
+/* A sweep gains from more rows as long as all of their k fits: weights come from memory less often. */
+static int64_t most_rows(const ep_tuned_row *r, int64_t l2, int64_t chunks) {
+    int64_t fit = r->sweep ? min64(l2 / 2 / max64(chunks * r->a_bytes, 1), 512) : 0;
+    return max64(fit, 256) / r->mr * r->mr;
+}
+
 /* Row blocks of about 256 rows whose packed x fills half of L2; where k is too long for that, k goes by in supers and
  * the sums of a group of panels wait in memory. None of this depends on the thread count. */
 static void choose_blocks(job *j) {
     const ep_tuned_row *r = j->row;
-    int64_t l2 = max64(ep_cpu_get()->l2, 256 << 10), most = 256 / r->mr * r->mr, m = j->call->m;
+    int64_t l2 = max64(ep_cpu_get()->l2, 256 << 10), most = most_rows(r, l2, j->w->chunks), m = j->call->m;
     int64_t tiles = ceil_div(m, r->mr), blocks = ceil_div(tiles * r->mr, most);
     j->block_rows = ceil_div(tiles, blocks) * r->mr;
     j->blocks = ceil_div(m, j->block_rows);
@@ -108,7 +115,7 @@ static void choose_blocks(job *j) {
     int64_t supers = max64(ceil_div(j->w->chunks, fit), 1);
     j->super = ceil_div(ceil_div(j->w->chunks, supers), r->block_chunks) * r->block_chunks;
     int64_t panel_sums = j->block_rows * 2 * r->half * 4 * j->pack_count;
-    j->group = j->w->chunks <= j->super ? 1 : max64(min64(j->w->panels, 2 * l2 / panel_sums), 1);
+    j->group = j->w->chunks <= j->super ? (r->sweep ? 2 : 1) : max64(min64(j->w->panels, 2 * l2 / panel_sums), 1);
     j->x_bytes = (size_t)(chunk_bytes * max64(j->super, 1) + 63) / 64 * 64;
     j->sum_bytes = (size_t)(panel_sums * j->group + 63) / 64 * 64;
     if (!j->call->hook) return;
@@ -172,7 +179,7 @@ static void pack_tile(const job *j, ep_tile *t, int64_t m0, int64_t n0) {
         memset((char *)t->out + i * r->a_bytes + width * size, 0, (size_t)((r->chunk_k - end) * size));
 }
 
-static void store_tile(const job *j, int64_t m0, int rows, int64_t panel, const float *sums) {
+static ep_tile make_tile(const job *j, int64_t m0, int rows, int64_t panel, const float *sums) {
     const ep_tuned_call *call = j->call;
     const ep_tuned_row *r = j->row;
     int64_t size = (int64_t)ep_dtype_size(call->dtype), width = panel_width(j), n0 = panel * width;
@@ -192,7 +199,12 @@ static void store_tile(const job *j, int64_t m0, int rows, int64_t panel, const 
         .table = j->table,
     };
     if (call->out_packed) pack_tile(j, &t, m0, n0);
-    (j->w->pair ? r->gated : r->plain)(&t);
+    return t;
+}
+
+static void store_tile(const job *j, int64_t m0, int rows, int64_t panel, const float *sums) {
+    ep_tile t = make_tile(j, m0, rows, panel, sums);
+    (j->w->pair ? j->row->gated : j->row->plain)(&t);
 }
 
 /* The products of rows from m0 on (block row `row`) and of all panels on the desk go to the hook. */
@@ -231,12 +243,74 @@ static void hand_tile(const job *j, const desk *d, int64_t m0, int64_t row, int 
         call_hook(j, d, m0, row, rows, panels);
 }
 
+static void finish_tile(const job *j, const desk *d, int64_t m0, int64_t row, int rows, int64_t panel, int pack,
+                        const float *sums) {
+    if (j->hook_panels)
+        hand_tile(j, d, m0 + row, row, rows, panel, pack, sums);
+    else
+        store_tile(j, m0 + row, rows, panel, sums);
+}
+
+/* Row tiles that a sweep takes: a last one of few rows goes by itself, in half of the time. */
+static int64_t swept_tiles(const ep_tuned_row *r, int64_t rows) {
+    return (rows + r->mr / 2 - 1) / r->mr;
+}
+
+/* Whether the next panel's sweeps can make this panel's results, which then wait. */
+static bool let_wait(const job *j, desk *d, int64_t m0, int64_t panel, const float *sums) {
+    const ep_tuned_call *call = j->call;
+    bool plain = !j->w->pair && call->act == EP_ACT_NONE, gated = j->w->pair && j->table;
+    int64_t width = panel_width(j);
+    if (j->hook_panels || (!plain && !gated) || panel + 1 >= d->panel1 || (panel + 1) * width > j->w->n) return false;
+    d->waiting = make_tile(j, m0, j->row->mr, panel, sums);
+    return true;
+}
+
+/* As sum_panel, all row tiles in one go for each block of k, and the panel before finished meanwhile. */
+static void sweep_panel(const job *j, desk *d, int64_t m0, int64_t rows, int64_t panel, int pack, int64_t chunk0,
+                        int64_t chunks, float *sums) {
+    const ep_tuned_row *r = j->row;
+    const ep_packed *w = j->packs[pack];
+    int64_t tiles = swept_tiles(r, rows), chunk_bytes = 128 * r->half, tile_sums = r->mr * 2 * r->half;
+    int64_t blocks = ceil_div(chunks, r->block_chunks);
+    const char *b = w->data + panel * w->panel_bytes + chunk0 * chunk_bytes, *end = w->data + w->bytes;
+    bool last = chunk0 + chunks >= w->chunks;
+    const ep_tile waiting = d->waiting;
+    for (int64_t i = 0; i < blocks; i++) {
+        int64_t from = chunks * i / blocks, now = chunks * (i + 1) / blocks - from;
+        const char *a = d->x + from * r->mr * r->a_bytes, *at = b + from * chunk_bytes, *ahead = at + now * chunk_bytes;
+        ep_sweep s = {.tiles = tiles, .chunks = now, .a = a, .b = at, .c = sums, .first = chunk0 + from == 0};
+        s.a_tile = d->x_chunks * r->mr * r->a_bytes;
+        s.ahead = ahead, s.lines = ahead + now * chunk_bytes <= end ? (int)ceil_div(chunk_bytes / 64, tiles) : 0;
+        if (last && waiting.sums) {
+            s.done = &waiting, s.pair = w->pair;
+            s.done_tile =
+                j->call->out_packed ? ceil_div(w->n, r->chunk_k) * r->mr * r->a_bytes : r->mr * waiting.out_row;
+            s.row0 = (int)(r->mr * i / blocks), s.row1 = (int)(r->mr * (i + 1) / blocks);
+            s.end = (int)min64(r->mr, rows - (tiles - 1) * r->mr);
+        }
+        r->sweep(&s);
+        if (rows > tiles * r->mr)
+            r->acc((int)(rows - tiles * r->mr), now, a + tiles * s.a_tile, at, sums + tiles * tile_sums, s.first, NULL,
+                   0);
+    }
+    if (!last) return;
+    d->waiting.sums = NULL;
+    int64_t done = let_wait(j, d, m0, panel, sums) ? tiles : 0;
+    for (int64_t t = done; t < ceil_div(rows, r->mr); t++)
+        finish_tile(j, d, m0, t * r->mr, (int)min64(r->mr, rows - t * r->mr), panel, pack, sums + t * tile_sums);
+}
+
 /* Sums of one panel over the chunks [chunk0, chunk0 + chunks) of a packed row block; the last pass finishes each tile
  * while it is in L1. The following chunks of the panel are fetched meanwhile, an equal slice by every tile. */
-static void sum_panel(const job *j, const desk *d, int64_t m0, int64_t rows, int64_t panel, int pack, int64_t chunk0,
+static void sum_panel(const job *j, desk *d, int64_t m0, int64_t rows, int64_t panel, int pack, int64_t chunk0,
                       int64_t chunks, float *sums) {
     const ep_tuned_row *r = j->row;
     const ep_packed *w = j->packs[pack];
+    if (r->sweep && 2 * rows > r->mr) {
+        sweep_panel(j, d, m0, rows, panel, pack, chunk0, chunks, sums);
+        return;
+    }
     int64_t tiles = ceil_div(rows, r->mr), chunk_bytes = 128 * r->half, done = 0;
     const char *b = w->data + panel * w->panel_bytes + chunk0 * chunk_bytes, *end = w->data + w->bytes;
     do {
@@ -250,11 +324,7 @@ static void sum_panel(const job *j, const desk *d, int64_t m0, int64_t rows, int
             float *c = sums + t * r->mr * 2 * r->half;
             bool fetch = ahead < b + 2 * bytes && ahead + lines * 64 * now <= end;
             r->acc(in_tile, now, a, b, c, chunk0 + done == 0, ahead, fetch ? lines : 0);
-            if (!last) continue;
-            if (j->hook_panels)
-                hand_tile(j, d, m0 + t * r->mr, t * r->mr, in_tile, panel, pack, c);
-            else
-                store_tile(j, m0 + t * r->mr, in_tile, panel, c);
+            if (last) finish_tile(j, d, m0, t * r->mr, in_tile, panel, pack, c);
         }
         b += bytes;
         done += now;
@@ -286,13 +356,14 @@ static void run_block(const job *j, int64_t block, int64_t panel0, int64_t panel
     int64_t m0 = block * j->block_rows, rows = min64(j->block_rows, j->call->m - m0), chunks = j->w->chunks;
     desk d = {.sums = (float *)(void *)(scratch + j->x_bytes), .panel1 = panel1};
     d.products = scratch + j->x_bytes + j->sum_bytes;
+    int64_t all_sums = j->block_rows * 2 * j->row->half * j->pack_count;
     if (chunks <= j->super) {
         take_x(j, &d, m0, rows, 0, chunks, scratch);
         d.panel0 = panel0;
-        for (int64_t p = panel0; p < panel1; p++) sum_panels(j, &d, m0, rows, p, 0, chunks, d.sums);
+        for (int64_t p = panel0; p < panel1; p++)
+            sum_panels(j, &d, m0, rows, p, 0, chunks, d.sums + (p - panel0) % j->group * all_sums);
         return;
     }
-    int64_t all_sums = j->block_rows * 2 * j->row->half * j->pack_count;
     for (int64_t g = panel0; g < panel1; g += j->group) {
         d.panel1 = min64(g + j->group, panel1);
         for (int64_t c = 0; c < chunks; c += j->super) {

@@ -133,6 +133,136 @@ static void acc(int rows, int64_t chunks, const void *a, const void *b, float *c
     __asm__ volatile("" ::: "memory");
 }
 
+/* One row of finished sums, on the vector ports while the tile unit works. */
+typedef struct finish {
+    const float *sums, *table;
+    char *out;
+    const char *residual;
+    int64_t out_row, residual_row;
+    v_f32 bias0, bias1;
+    bool eager;
+    int row, end;
+} finish;
+
+enum { FINISH_NONE, FINISH_GATED, FINISH_PLAIN };
+
+static inline __attribute__((always_inline)) void finish_row(finish *f, const int kind) {
+    const float *s = f->sums + f->row * 32;
+    char *out = f->out + f->row * f->out_row;
+    v_f32 y0 = v_load(s) + f->bias0, y1 = v_load(s + 16) + f->bias1;
+    if (kind == FINISH_GATED) {
+        TILE_STORE(out, tile_act_rounded(EP_ACT_COUNT, f->table, y0) * TILE_ROUND(y1));
+    } else {
+        if (f->residual) {
+            const char *r = f->residual + f->row * f->residual_row;
+            if (f->eager) y0 = TILE_ROUND(y0), y1 = TILE_ROUND(y1);
+            y0 += TILE_LOAD(r), y1 += TILE_LOAD(r + 32);
+        }
+        TILE_STORE(out, y0);
+        TILE_STORE(out + 32, y1);
+    }
+    f->row++;
+}
+
+static inline __attribute__((always_inline)) void finish_rows(finish *f, const int kind, int most) {
+    if (kind == FINISH_NONE) return;
+    for (int i = 0; i < most && f->row < f->end; i++) finish_row(f, kind);
+}
+
+#define FETCH                                                                                                          \
+    for (int l = 0; l < lines; l++, ahead += 64) __builtin_prefetch(ahead, 0, 2)
+/* The sums of the tile before leave a register just before this tile's come into it. */
+#define SUMS(n, at)                                                                                                    \
+    do {                                                                                                               \
+        if (before) _tile_stored(n, before + (at), 128);                                                               \
+        if (first)                                                                                                     \
+            _tile_zero(n);                                                                                             \
+        else                                                                                                           \
+            _tile_loadd(n, c + (at), 128);                                                                             \
+    } while (0)
+
+/* Weights of the block stay in L1; x passes by with a hint not to displace them, always one step ahead of its use. */
+static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, const bool first, const int kind,
+                                                             const char *a, const char *next, float *c, float *before,
+                                                             const char *ahead, finish *f, int each) {
+    const int64_t chunks = s->chunks;
+    const int lines = s->lines;
+    const char *b = s->b, *x = chunks > 1 ? a + 2048 : next;
+    FETCH;
+    _tile_loadd(6, b, 128);
+    SUMS(0, 0);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b + 64, 128);
+    SUMS(1, 16);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_stream_loadd(4, x, 64);
+    SUMS(2, 512);
+    _tile_dpbf16ps(2, 5, 6);
+    SUMS(3, 528);
+    _tile_dpbf16ps(3, 5, 7);
+    _tile_stream_loadd(5, x + 1024, 64);
+    finish_rows(f, kind, each);
+    for (int64_t i = 1; i < chunks; i++) {
+        b += 2048;
+        x = i + 1 < chunks ? x + 2048 : next;
+        FETCH;
+        _tile_loadd(6, b, 128);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, b + 64, 128);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_stream_loadd(4, x, 64);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+        _tile_stream_loadd(5, x + 1024, 64);
+        finish_rows(f, kind, each);
+    }
+}
+
+static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s, const bool first, const int kind) {
+    finish f = {.bias0 = v_set1(0), .bias1 = v_set1(0)};
+    const ep_tile *done = s->done;
+    int each = 0;
+    if (kind != FINISH_NONE) {
+        const float *bias1 = kind == FINISH_GATED ? done->bias1 : done->bias0 ? done->bias0 + 16 : NULL;
+        if (done->bias0) f.bias0 = v_load(done->bias0);
+        if (bias1) f.bias1 = v_load(bias1);
+        f.sums = done->sums, f.table = done->table, f.out = done->out, f.out_row = done->out_row;
+        f.residual = done->residual, f.residual_row = done->residual_row;
+        f.eager = done->rounding == EP_ROUNDING_EAGER;
+        each = (int)((s->row1 - s->row0 + s->chunks - 1) / s->chunks);
+    }
+    const char *a = s->a;
+    float *before = NULL;
+    _tile_stream_loadd(4, a, 64);
+    _tile_stream_loadd(5, a + 1024, 64);
+    for (int64_t t = 0; t < s->tiles; t++, a += s->a_tile) {
+        float *c = s->c + t * 1024;
+        f.row = s->row0;
+        f.end = t + 1 == s->tiles && s->end < s->row1 ? s->end : s->row1;
+        sweep_tile(s, first, kind, a, t + 1 < s->tiles ? a + s->a_tile : a, c, before,
+                   s->ahead + t * s->chunks * s->lines * 64, &f, each);
+        f.sums += 1024;
+        f.out += s->done_tile;
+        if (f.residual) f.residual += 32 * f.residual_row;
+        before = c;
+    }
+    _tile_stored(0, before, 128);
+    _tile_stored(1, before + 16, 128);
+    _tile_stored(2, before + 512, 128);
+    _tile_stored(3, before + 528, 128);
+}
+
+static void sweep(const ep_sweep *s) {
+    __asm__ volatile("" ::: "memory");
+    int kind = !s->done ? FINISH_NONE : s->pair ? FINISH_GATED : FINISH_PLAIN;
+    switch (kind) {
+    case FINISH_NONE: s->first ? sweep_tiles(s, true, FINISH_NONE) : sweep_tiles(s, false, FINISH_NONE); break;
+    case FINISH_GATED: s->first ? sweep_tiles(s, true, FINISH_GATED) : sweep_tiles(s, false, FINISH_GATED); break;
+    default: s->first ? sweep_tiles(s, true, FINISH_PLAIN) : sweep_tiles(s, false, FINISH_PLAIN); break;
+    }
+    __asm__ volatile("" ::: "memory");
+}
+
 const ep_tuned_row ep_bf16_gemm_amxbf16_t32x32 = {
     .isa_name = "amxbf16",
     .isa = EP_ISA_AMX_BF16,
@@ -143,10 +273,11 @@ const ep_tuned_row ep_bf16_gemm_amxbf16_t32x32 = {
     .mr = 32,
     .a_bytes = 64,
     .chunk_k = 32,
-    .block_chunks = 8,
+    .block_chunks = 16,
     .begin = begin,
     .end = end,
     .acc = acc,
+    .sweep = sweep,
     .gated = tile_gated,
     .plain = tile_plain,
     .fill_table = tile_fill_table,
