@@ -45,6 +45,45 @@ static void same_bits_at_any_thread_count(void **state) {
     ep_tuned_scratch_destroy(scratch);
 }
 
+/* Rows that take all row tiles of a panel in one go, and finish one panel during the next, give the bits that they give
+ * tile by tile: whole and short last tiles, last panels, k in several blocks and in several parts of the cache. */
+static void a_sweep_changes_no_bit(void **state) {
+    (void)state;
+    static const int64_t shapes[][3] = {{17, 40, 33},     {32, 64, 20},    {48, 2100, 600}, {100, 352, 1100},
+                                        {257, 160, 2304}, {285, 200, 768}, {600, 130, 70},  {304, 97, 4700}};
+    ep_tuned_scratch *scratch = NULL;
+    assert_int_equal(ep_tuned_scratch_create(NULL, &scratch), EP_OK);
+    for (const ep_tuned_row *const *r = ep_tuned_rows; *r; r++)
+        for (int s = 0; s < 32 && row_runs(*r) && (*r)->sweep; s++) {
+            tuned_case c = {.m = shapes[s % 8][0],
+                            .n = shapes[s % 8][1],
+                            .k = shapes[s % 8][2],
+                            .pair = s / 8 < 2,
+                            .bias = s / 8 % 2,
+                            .residual = s / 8 == 3,
+                            .act = s / 8 == 0   ? EP_ACT_GELU_TANH
+                                   : s / 8 == 1 ? EP_ACT_SILU
+                                                : EP_ACT_NONE,
+                            .x_col = 1,
+                            .w_col = 1,
+                            .bias_step = 1};
+            tuned_data d;
+            ep_tuned_row by_tile = **r;
+            by_tile.sweep = NULL;
+            make_data(&c, (*r)->dtype, &d);
+            run_case(&c, &by_tile, &d, 1, scratch);
+            char *want = malloc(d.out_bytes);
+            assert_non_null(want);
+            memcpy(want, d.out, d.out_bytes);
+            memset(d.out, 0xff, d.out_bytes);
+            run_case(&c, *r, &d, 1 + s % 3, scratch);
+            assert_memory_equal(want, d.out, d.out_bytes);
+            free(want);
+            free_data(&c, &d);
+        }
+    ep_tuned_scratch_destroy(scratch);
+}
+
 /* A NaN or infinity in a row of x or of a weight reaches that row or column of the result and no other, not even
  * through scratch that a later call reuses. */
 static void nan_and_infinity_stay_in_their_row(void **state) {
@@ -266,6 +305,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_shapes),
         cmocka_unit_test(same_bits_at_any_thread_count),
+        cmocka_unit_test(a_sweep_changes_no_bit),
         cmocka_unit_test(nan_and_infinity_stay_in_their_row),
         cmocka_unit_test(denormals),
         cmocka_unit_test(rows_a_gibi_apart),

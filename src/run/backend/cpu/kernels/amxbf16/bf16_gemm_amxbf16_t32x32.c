@@ -138,7 +138,7 @@ typedef struct finish {
     const float *sums, *table;
     char *out;
     const char *residual;
-    int64_t out_row, residual_row;
+    int64_t out_row, out_tile, residual_row;
     v_f32 bias0, bias1;
     bool eager;
     int row, end;
@@ -149,6 +149,7 @@ enum { FINISH_NONE, FINISH_GATED, FINISH_PLAIN };
 static inline __attribute__((always_inline)) void finish_row(finish *f, const int kind) {
     const float *s = f->sums + f->row * 32;
     char *out = f->out + f->row * f->out_row;
+    __asm__ volatile("prefetchw %0" ::"m"(*(out + f->out_tile))); /* the next tile's line, which nobody has yet */
     v_f32 y0 = v_load(s) + f->bias0, y1 = v_load(s + 16) + f->bias1;
     if (kind == FINISH_GATED) {
         TILE_STORE(out, tile_act_rounded(EP_ACT_COUNT, f->table, y0) * TILE_ROUND(y1));
@@ -226,7 +227,8 @@ static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s,
         const float *bias1 = kind == FINISH_GATED ? done->bias1 : done->bias0 ? done->bias0 + 16 : NULL;
         if (done->bias0) f.bias0 = v_load(done->bias0);
         if (bias1) f.bias1 = v_load(bias1);
-        f.sums = done->sums, f.table = done->table, f.out = done->out, f.out_row = done->out_row;
+        f.sums = done->sums, f.table = done->table, f.out = done->out, f.out_row = done->out_row,
+        f.out_tile = s->done_tile;
         f.residual = done->residual, f.residual_row = done->residual_row;
         f.eager = done->rounding == EP_ROUNDING_EAGER;
         each = (int)((s->row1 - s->row0 + s->chunks - 1) / s->chunks);
@@ -242,7 +244,7 @@ static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s,
         sweep_tile(s, first, kind, a, t + 1 < s->tiles ? a + s->a_tile : a, c, before,
                    s->ahead + t * s->chunks * s->lines * 64, &f, each);
         f.sums += 1024;
-        f.out += s->done_tile;
+        f.out += f.out_tile;
         if (f.residual) f.residual += 32 * f.residual_row;
         before = c;
     }
