@@ -162,6 +162,68 @@ static void tables_equal_the_formula(void **state) {
     assert_null(ep_act_table(EP_DTYPE_F32, EP_ACT_SILU));
 }
 
+static void same_bytes(const void *a, const void *b, size_t n, const char *what, int at) {
+    if (memcmp(a, b, n) != 0) fail_msg("%s differs at offset %d", what, at);
+}
+
+/* Results stored past the caches, from the table and by the formula: the same bytes wherever the row begins. */
+static void one_row_every_way(ep_dtype d, ep_act act, int64_t n, int offset) {
+    enum { ROOM = 512 };
+    size_t size = ep_dtype_size(d), bytes = ROOM * size;
+    char *in[3], *out[2][4]; /* plain or streamed: forward, dg, du, forward by the formula */
+    for (int k = 0; k < 3; k++) in[k] = fill(d, ROOM, false, 4);
+    for (int w = 0; w < 8; w++) {
+        out[w / 4][w % 4] = ep_tuned_alloc(bytes);
+        assert_non_null(out[w / 4][w % 4]);
+        memset(out[w / 4][w % 4], 0xff, bytes);
+    }
+    const ep_tuned_row *row = ep_tuned_select(d, ep_cpu_get()->isa);
+    for (int w = 0; w < 2; w++) {
+        size_t at = (size_t)offset * size;
+        ep_gated_row r = {.n = n, .dy = in[0], .gate = in[1], .up = in[2], .act = act, .eager = true, .stream = w};
+        r.out = out[w][3] + at;
+        row->gated_row(&r);
+        r.out = out[w][0] + at, r.table = ep_act_table(d, act);
+        row->gated_row(&r);
+        r.out = out[w][1] + at, r.dup = out[w][2] + at, r.pairs = ep_pair_table(d, act);
+        row->gated_back(&r);
+    }
+    for (int k = 0; k < 4; k++) {
+        same_bytes(out[0][k], out[1][k], bytes, ep_dtype_name(d), offset);
+        for (size_t b = 0; b < bytes; b++)
+            if (b < (size_t)offset * size || b >= ((size_t)offset + (size_t)n) * size)
+                assert_int_equal((unsigned char)out[0][k][b], 0xff);
+    }
+    same_bytes(out[0][0], out[0][3], bytes, "table against formula", offset);
+    for (int k = 0; k < 3; k++) free(in[k]);
+    for (int w = 0; w < 8; w++) free(out[w / 4][w % 4]);
+}
+
+static void rows_past_the_caches(void **state) {
+    (void)state;
+    static const int64_t widths[] = {1, 17, 32, 63, 200, 352};
+    for (ep_dtype d = EP_DTYPE_F32; d <= EP_DTYPE_F16; d++)
+        for (int a = EP_ACT_GELU_TANH; a <= EP_ACT_SILU; a++)
+            for (int w = 0; w < 6; w++)
+                for (int offset = 0; offset < 40; offset++) one_row_every_way(d, (ep_act)a, widths[w], offset);
+}
+
+/* Values and slopes of 16-bit types come from tables in one piece. */
+static void pairs_hold_value_and_slope(void **state) {
+    (void)state;
+    for (ep_dtype d = EP_DTYPE_BF16; d <= EP_DTYPE_F16; d++)
+        for (int a = EP_ACT_GELU_TANH; a <= EP_ACT_SILU; a++) {
+            const float *p = ep_pair_table(d, (ep_act)a), *t = ep_act_table(d, (ep_act)a);
+            for (int i = 0; i < 65536; i++) {
+                uint16_t h = (uint16_t)i;
+                double x = ep_element_load(d, &h), slope = slope_f64((ep_act)a, x), got = (double)p[2 * i + 1];
+                assert_memory_equal(&p[2 * i], &t[i], 4);
+                if (fabs(x) < 1e30 && !(fabs(got - slope) <= 1e-6 + 1e-5 * fabs(slope)))
+                    fail_msg("slope of %s at %g: %g, want %g", ep_act_name((ep_act)a), x, got, slope);
+            }
+        }
+}
+
 static void special_values(void **state) {
     (void)state;
     float g[8] = {NAN, INFINITY, -INFINITY, 0, -0.0f, 1e-40f, -1e-40f, 3e38f}, u[8], out[8];
@@ -225,6 +287,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_width_and_act), cmocka_unit_test(wide_rows),
         cmocka_unit_test(tables_equal_the_formula),   cmocka_unit_test(special_values),
+        cmocka_unit_test(rows_past_the_caches),       cmocka_unit_test(pairs_hold_value_and_slope),
         cmocka_unit_test(rows_a_gibi_apart),          cmocka_unit_test(many_dims_and_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,21 +16,21 @@ typedef struct table {
 /* X(dtype, act): what has tables. */
 #define EACH_TABLE(X) X(BF16, GELU_TANH) X(BF16, GELU_ERF) X(BF16, SILU) X(F16, GELU_TANH) X(F16, GELU_ERF) X(F16, SILU)
 
-static const float *filled(void (*fill)(ep_act act, float *out), ep_act act) {
-    float *t = aligned_alloc(64, ENTRIES * sizeof *t);
+static const float *filled(void (*fill)(ep_act act, float *out), int columns, ep_act act) {
+    float *t = aligned_alloc(64, (size_t)columns * ENTRIES * sizeof *t);
     if (t) fill(act, t);
     return t;
 }
 
 #define DEFINE(DTYPE, ACT)                                                                                             \
-    static table act_##DTYPE##_##ACT = {PTHREAD_ONCE_INIT, NULL}, slope_##DTYPE##_##ACT = {PTHREAD_ONCE_INIT, NULL};   \
+    static table act_##DTYPE##_##ACT = {PTHREAD_ONCE_INIT, NULL}, pair_##DTYPE##_##ACT = {PTHREAD_ONCE_INIT, NULL};    \
     static void fill_act_##DTYPE##_##ACT(void) {                                                                       \
         const ep_tuned_row *row = ep_tuned_select(EP_DTYPE_##DTYPE, ep_cpu_get()->isa);                                \
-        act_##DTYPE##_##ACT.values = filled(row->fill_table, EP_ACT_##ACT);                                            \
+        act_##DTYPE##_##ACT.values = filled(row->fill_table, 1, EP_ACT_##ACT);                                         \
     }                                                                                                                  \
-    static void fill_slope_##DTYPE##_##ACT(void) {                                                                     \
+    static void fill_pair_##DTYPE##_##ACT(void) {                                                                      \
         const ep_tuned_row *row = ep_tuned_select(EP_DTYPE_##DTYPE, ep_cpu_get()->isa);                                \
-        slope_##DTYPE##_##ACT.values = filled(row->fill_slopes, EP_ACT_##ACT);                                         \
+        pair_##DTYPE##_##ACT.values = filled(row->fill_pairs, 2, EP_ACT_##ACT);                                        \
     }
 EACH_TABLE(DEFINE)
 
@@ -44,12 +44,12 @@ const float *ep_act_table(ep_dtype dtype, ep_act act) {
     return NULL;
 }
 
-const float *ep_slope_table(ep_dtype dtype, ep_act act) {
-#define FIND_SLOPE(DTYPE, ACT)                                                                                         \
+const float *ep_pair_table(ep_dtype dtype, ep_act act) {
+#define FIND_PAIR(DTYPE, ACT)                                                                                          \
     if (dtype == EP_DTYPE_##DTYPE && act == EP_ACT_##ACT) {                                                            \
-        pthread_once(&slope_##DTYPE##_##ACT.once, fill_slope_##DTYPE##_##ACT);                                         \
-        return slope_##DTYPE##_##ACT.values;                                                                           \
+        pthread_once(&pair_##DTYPE##_##ACT.once, fill_pair_##DTYPE##_##ACT);                                           \
+        return pair_##DTYPE##_##ACT.values;                                                                            \
     }
-    EACH_TABLE(FIND_SLOPE)
+    EACH_TABLE(FIND_PAIR)
     return NULL;
 }

@@ -8,7 +8,7 @@
 /* f32 values indexed by the argument's 16 bits; NULL where a table does not pay (f32, relu, none) or memory is out. The
  * first call for an activation and dtype fills it (about 0.1 ms with AVX-512). Thread-safe, lives as long as the process. */
 const float *ep_act_table(ep_dtype dtype, ep_act act);
-/* The slopes of act, not rounded. */
-const float *ep_slope_table(ep_dtype dtype, ep_act act);
+/* Pairs: the value as above and the slope of act, not rounded. */
+const float *ep_pair_table(ep_dtype dtype, ep_act act);
 
 #endif

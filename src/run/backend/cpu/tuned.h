@@ -67,7 +67,8 @@ typedef struct ep_gated_row {
     void *out, *dup;
     ep_act act;
     bool eager;
-    const float *table, *slopes; /* ep_act_table, ep_slope_table, or NULL */
+    const float *table, *pairs; /* ep_act_table forward, ep_pair_table backward, or NULL */
+    bool stream;                /* results go past the caches; the caller ends that with a fence */
 } ep_gated_row;
 typedef void (*ep_gated_fn)(const ep_gated_row *r);
 
@@ -88,8 +89,8 @@ typedef struct ep_tuned_row {
     ep_tile_fn gated, plain;
     /* out[i] = act(i as the dtype), rounded to the dtype, for the 65536 values; NULL for f32 */
     void (*fill_table)(ep_act act, float *out);
-    void (*fill_slopes)(ep_act act, float *out); /* the slope of act, not rounded */
-    const char *vector_name;                     /* ISA of the pointwise kernels below */
+    void (*fill_pairs)(ep_act act, float *out); /* the same, each with the slope of act, not rounded */
+    const char *vector_name;                    /* ISA of the pointwise kernels below */
     int lanes;
     ep_gated_fn gated_row, gated_pairs, gated_back; /* pairs: gate[i] and up[i] side by side from `gate` on */
     bool (*usable)(void);                           /* asks the system, or measures; NULL: always */

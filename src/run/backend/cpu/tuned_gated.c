@@ -12,10 +12,11 @@
 
 enum {
     OPERANDS = 5,
-    SEGMENT = 8192,      /* elements of a row that one unit of work takes */
-    BUFFER = 512,        /* elements gathered at a time where a step is not 1 */
-    SERIAL = 1 << 16,    /* elements below which a fork costs more than it gains */
-    TABLE_PAYS = 1 << 18 /* elements from which filling a table once is repaid */
+    SEGMENT = 8192,         /* elements of a row that one unit of work takes */
+    BUFFER = 512,           /* elements gathered at a time where a step is not 1 */
+    SERIAL = 1 << 16,       /* elements below which a fork costs more than it gains */
+    TABLE_PAYS = 1 << 18,   /* elements from which filling a table once is repaid */
+    STREAM_BYTES = 32 << 20 /* moved by a call that leaves nothing of its result in the caches */
 };
 
 const char *ep_tuned_gated_name(ep_act act) {
@@ -105,6 +106,14 @@ static void run_units(void *user, int64_t begin, int64_t end) {
         segment = 0;
         for (int d = last - 1; d >= 0 && ++index[d] == j->sizes[d]; d--) index[d] = 0;
     }
+#if defined(__x86_64__)
+    if (j->kernel.stream) __builtin_ia32_sfence(); /* once: a fence a row costs more than a narrow row */
+#endif
+}
+
+/* The result lies where an input did: its lines are in the caches already. */
+static bool is_input(const job *j, int k) {
+    return j->data[k] == j->data[0] || j->data[k] == j->data[1] || (j->backward && j->data[k] == j->data[3]);
 }
 
 static ep_status run(int threads, ep_act act, ep_rounding rounding, job *j, const ep_tensor *const t[OPERANDS],
@@ -134,11 +143,11 @@ static ep_status run(int threads, ep_act act, ep_rounding rounding, job *j, cons
     j->segments = (width + SEGMENT - 1) / SEGMENT;
     j->kernel.act = act;
     j->kernel.eager = rounding == EP_ROUNDING_EAGER;
-    if (j->kernel.eager && out->numel >= TABLE_PAYS) {
-        j->kernel.table = ep_act_table(out->dtype, act);
-        if (j->backward && j->kernel.table && !(j->kernel.slopes = ep_slope_table(out->dtype, act)))
-            j->kernel.table = NULL;
-    }
+    if (j->kernel.eager && out->numel >= TABLE_PAYS)
+        *(j->backward ? &j->kernel.pairs : &j->kernel.table) =
+            (j->backward ? ep_pair_table : ep_act_table)(out->dtype, act);
+    j->kernel.stream =
+        out->numel * j->size >= STREAM_BYTES / j->operands && !is_input(j, 2) && !(j->backward && is_input(j, 4));
     int64_t grain = SEGMENT / (width < SEGMENT ? width : SEGMENT);
     ep_parallel_for(out->numel < SERIAL ? 1 : threads, rows * j->segments, grain, run_units, j);
     return EP_OK;

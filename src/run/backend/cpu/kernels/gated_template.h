@@ -1,30 +1,71 @@
 /* act(gate) * up over a row, its form for interleaved inputs, and its gradients, written once over the vector vocabulary.
- * Bound by memory in f32 (forward: all of the bandwidth bound, backward 75 %); a vector of 16-bit
- * results takes 6.5 ns from the table, so that 2 threads reach 65 to 80 % of the bound (docs/performance.md). Uses the
- * TILE_* words and tile_act_rounded of tile_template.h. */
+ * Bound by memory in f32, at the bound both ways; 16 results in a 16-bit dtype take 3.1 ns of gathers from the table where
+ * memory takes 2.3 to 3 a thread (docs/performance.md). Uses the TILE_* words and tile_act_rounded of tile_template.h. */
 #define GATED_FN static inline __attribute__((always_inline)) void
 
-/* act and its slope without rounding. Beyond 20 every slope here is 0 or 1 to the last bit of f32. */
+/* The slopes of the gelus far from 0, without rounding. Beyond 20 every slope here is 0 or 1 to the last bit of f32. */
 ACT_FN v_f32 gated_slope(const ep_act act, v_f32 x) {
     v_f32 one = v_set1(1.0f), t = v_max_any(v_set1(-20.0f), v_min_any(v_set1(20.0f), x));
-    switch (act) {
-    case EP_ACT_GELU_TANH: {
-        v_f32 c = v_set1(0.797884561f), tt = t * t;
-        v_f32 z = c * t * (one + v_set1(0.044715f) * tt);
+    if (act == EP_ACT_GELU_TANH) {
+        v_f32 c = v_set1(0.797884561f), tt = t * t, z = c * t * (one + v_set1(0.044715f) * tt);
         v_f32 s = one / (one + v_exp(z * v_set1(-2.0f)));
         return s + v_set1(2.0f) * t * s * (one - s) * c * (one + v_set1(0.134145f) * tt);
     }
-    case EP_ACT_GELU_ERF: {
-        v_f32 phi = v_set1(0.398942280f) * v_exp(v_set1(-0.5f) * t * t);
-        return v_set1(0.5f) * (one + v_erf(t * v_set1(0.707106781f))) + t * phi;
+    v_f32 phi = v_set1(0.398942280f) * v_exp(v_set1(-0.5f) * t * t);
+    return v_set1(0.5f) * (one + v_erf(t * v_set1(0.707106781f))) + t * phi;
+}
+
+typedef struct gated_both {
+    v_f32 value, slope;
+} gated_both;
+
+/* The near form of the gelus is h(t) = t P(t) for t = |x|, P by polynomials: their derivatives, Q, come along with a
+ * product a step, and h' = P + t Q. The value has act_apply's bits. */
+#define GATED_STEP(tables, k)                                                                                          \
+    q = v_fma(q, d, p);                                                                                                \
+    p = v_fma(p, d, v_lookup32(tables##_##k, at))
+#define GATED_NEAR(tables, far_value, far_slope)                                                                       \
+    do {                                                                                                               \
+        v_f32 t = v_abs(x);                                                                                            \
+        v_i32 at = v_bits(t + v_set1(1048576.0f));                                                                     \
+        v_f32 d = t - v_lookup32(tables##_c, at), q = v_lookup32(tables##_5, at);                                      \
+        v_f32 p = v_fma(q, d, v_lookup32(tables##_4, at));                                                             \
+        GATED_STEP(tables, 3);                                                                                         \
+        GATED_STEP(tables, 2);                                                                                         \
+        GATED_STEP(tables, 1);                                                                                         \
+        GATED_STEP(tables, 0);                                                                                         \
+        y.value = v_gelu_sign(v_fnma(t, p, v_max_any(v_set1(0.0f), x)), x);                                            \
+        v_f32 slope = v_fma(t, q, p);                                                                                  \
+        y.slope = v_blend(v_lt(x, v_set1(0.0f)), slope, v_set1(1.0f) - slope);                                         \
+        v_mask inside = v_lt(t, v_set1(V_NEAR));                                                                       \
+        if (__builtin_expect(v_all(inside), 1)) return y;                                                              \
+        y.value = v_blend(inside, y.value, far_value(x));                                                              \
+        y.slope = v_blend(inside, y.slope, far_slope(x));                                                              \
+        return y;                                                                                                      \
+    } while (0)
+
+static __attribute__((noinline, unused)) v_f32 gated_far_tanh(v_f32 x) {
+    return gated_slope(EP_ACT_GELU_TANH, x);
+}
+static __attribute__((noinline, unused)) v_f32 gated_far_erf(v_f32 x) {
+    return gated_slope(EP_ACT_GELU_ERF, x);
+}
+
+/* act(x) and its slope from one exponential or one polynomial. */
+ACT_FN gated_both gated_value_and_slope(const ep_act act, v_f32 x) {
+    gated_both y;
+    if (act == EP_ACT_GELU_TANH) GATED_NEAR(v_near_tanh, v_gelu_tanh_far, gated_far_tanh);
+    if (act == EP_ACT_GELU_ERF) GATED_NEAR(v_near_erf, v_gelu_erf_far, gated_far_erf);
+    if (act == EP_ACT_SILU) {
+        v_f32 one = v_set1(1.0f), t = v_max_any(v_set1(-90.0f), v_min_any(v_set1(90.0f), x)), down = one + v_exp(-x),
+              s = one / down;
+        y.value = x / down;
+        y.slope = s * v_fma(t, one - s, one);
+        return y;
     }
-    case EP_ACT_SILU: {
-        v_f32 s = one / (one + v_exp(-t));
-        return s * (one + t * (one - s));
-    }
-    case EP_ACT_RELU: return v_blend(v_le(x, v_set1(0.0f)), v_set1(0.0f), one);
-    default: return one;
-    }
+    y.value = act_apply(act, x);
+    y.slope = act == EP_ACT_RELU ? v_blend(v_le(x, v_set1(0.0f)), v_set1(0.0f), v_set1(1.0f)) : v_set1(1.0f);
+    return y;
 }
 
 V_FN v_f32 gated_one(const ep_act act, const bool eager, const float *table, v_f32 g, v_f32 u) {
@@ -32,18 +73,70 @@ V_FN v_f32 gated_one(const ep_act act, const bool eager, const float *table, v_f
     return (eager ? tile_act_rounded(act, table, g) : act_apply(act, g)) * u;
 }
 
-GATED_FN gated_row_body(const ep_gated_row *r, const ep_act act, const bool eager) {
+/* A piece is what a vector's bytes hold: V_LANES elements of 4 bytes, or twice as many of 2 bytes, which go through the
+ * formulas as two vectors, A and B. The table is asked with the bits as they were stored. */
+enum {
+    PIECE = 4 * V_LANES / TILE_SIZE,
+    PIECES = 16 / V_LANES, /* in the 64 bytes that a turn of the loops takes */
+    TURN = PIECE * PIECES,
+    AHEAD = 2048 /* bytes: the processor's own prefetch stops at the end of a page, and gathers fill its window early */
+};
+
+#if TILE_SIZE == 2
+V_FN v_i32 gated_piece(const ep_act act, const bool eager, const float *table, v_i32 g, v_i32 u) {
+    if (act == EP_ACT_COUNT)
+        return TILE_JOIN(v_gather(table, TILE_INDEX_A(g)) * TILE_A(u), v_gather(table, TILE_INDEX_B(g)) * TILE_B(u));
+    return TILE_JOIN(gated_one(act, eager, table, TILE_A(g), TILE_A(u)),
+                     gated_one(act, eager, table, TILE_B(g), TILE_B(u)));
+}
+#else
+V_FN v_i32 gated_piece(const ep_act act, const bool eager, const float *table, v_i32 g, v_i32 u) {
+    return v_bits(gated_one(act, eager, table, v_float(g), v_float(u)));
+}
+#endif
+
+/* Elements [i, end) a vector at a time: what stands before and behind whole turns. */
+GATED_FN gated_row_part(const ep_gated_row *r, const ep_act act, const bool eager, int64_t i, int64_t end) {
     const char *g = r->gate, *u = r->up;
     char *out = r->out;
-    int64_t i = 0;
-    for (; i + V_LANES <= r->n; i += V_LANES)
-        TILE_STORE(out + i * TILE_SIZE,
-                   gated_one(act, eager, r->table, TILE_LOAD(g + i * TILE_SIZE), TILE_LOAD(u + i * TILE_SIZE)));
-    int n = (int)(r->n - i);
-    if (n > 0)
-        TILE_STORE_N(
-            out + i * TILE_SIZE,
-            gated_one(act, eager, r->table, TILE_LOAD_N(g + i * TILE_SIZE, n), TILE_LOAD_N(u + i * TILE_SIZE, n)), n);
+    for (; i < end; i += V_LANES) {
+        int n = end - i < V_LANES ? (int)(end - i) : V_LANES;
+        v_f32 y = gated_one(act, eager, r->table, TILE_LOAD_N(g + i * TILE_SIZE, n), TILE_LOAD_N(u + i * TILE_SIZE, n));
+        TILE_STORE_N(out + i * TILE_SIZE, y, n);
+    }
+}
+
+/* Elements up to the first 64-byte line of p, where results are stored past the caches. */
+static inline int64_t gated_head(const void *p, bool stream, int64_t n) {
+    int64_t head = stream ? (int64_t)(-(uintptr_t)p % 64) / TILE_SIZE : 0;
+    return head < n ? head : n;
+}
+
+#define GATED_PUT(stream, p, q) ((stream) ? v_stream(p, v_float(q)) : v_store(p, v_float(q)))
+
+GATED_FN gated_turns(const ep_gated_row *r, const ep_act act, const bool eager, const bool stream) {
+    const char *g = r->gate, *u = r->up;
+    char *out = r->out;
+    int64_t i = gated_head(out, stream, r->n);
+    gated_row_part(r, act, eager, 0, i);
+    for (; i + TURN <= r->n; i += TURN) {
+        const char *pg = g + i * TILE_SIZE, *pu = u + i * TILE_SIZE;
+        __builtin_prefetch(pg + AHEAD, 0, 3);
+        __builtin_prefetch(pu + AHEAD, 0, 3);
+        _Pragma("GCC unroll 2") for (int k = 0; k < PIECES; k++) {
+            int64_t at = k * PIECE * TILE_SIZE;
+            v_i32 y = gated_piece(act, eager, r->table, v_bits(v_load(pg + at)), v_bits(v_load(pu + at)));
+            GATED_PUT(stream, out + i * TILE_SIZE + at, y);
+        }
+    }
+    gated_row_part(r, act, eager, i, r->n);
+}
+
+GATED_FN gated_row_body(const ep_gated_row *r, const ep_act act, const bool eager) {
+    if (r->stream)
+        gated_turns(r, act, eager, true);
+    else
+        gated_turns(r, act, eager, false);
 }
 
 /* gate[i] and up[i] stand side by side from r->gate on. */
@@ -65,31 +158,95 @@ GATED_FN gated_pairs_body(const ep_gated_row *r, const ep_act act, const bool ea
     }
 }
 
-GATED_FN gated_back_body(const ep_gated_row *r, const ep_act act, const bool eager) {
+typedef struct gated_slopes { /* dg and du */
+    v_f32 gate, up;
+} gated_slopes;
+
+V_FN gated_slopes gated_back_one(const bool eager, v_f32 d, v_f32 u, v_f32 a, v_f32 s) {
+    v_f32 h = d * u;
+    if (eager) h = TILE_ROUND(h);
+    return (gated_slopes){h * s, d * a};
+}
+
+V_FN gated_slopes gated_back_formula(const ep_act act, const bool eager, v_f32 d, v_f32 g, v_f32 u) {
+    gated_both y = gated_value_and_slope(act, g);
+    return gated_back_one(eager, d, u, eager ? TILE_ROUND(y.value) : y.value, y.slope);
+}
+
+#if TILE_SIZE == 2
+V_FN gated_slopes gated_back_lookup(const ep_gated_row *r, v_f32 d, v_i32 index, v_f32 u) {
+    v_f32 a, s;
+    v_gather_pair(r->pairs, index, &a, &s);
+    return gated_back_one(true, d, u, a, s);
+}
+#endif
+
+GATED_FN gated_back_part(const ep_gated_row *r, const ep_act act, const bool eager, int64_t i, int64_t end) {
     const char *pd = r->dy, *pg = r->gate, *pu = r->up;
     char *dg = r->out, *du = r->dup;
-    for (int64_t i = 0; i < r->n; i += V_LANES) {
-        int n = r->n - i < V_LANES ? (int)(r->n - i) : V_LANES;
+    for (; i < end; i += V_LANES) {
+        int n = end - i < V_LANES ? (int)(end - i) : V_LANES;
         v_f32 d = TILE_LOAD_N(pd + i * TILE_SIZE, n), g = TILE_LOAD_N(pg + i * TILE_SIZE, n);
-        v_f32 u = TILE_LOAD_N(pu + i * TILE_SIZE, n), h = d * u, a, s;
-        if (act == EP_ACT_COUNT) {
-            a = tile_act_rounded(act, r->table, g);
-            s = tile_slope_lookup(r->slopes, g);
-        } else {
-            a = act_apply(act, g);
-            s = gated_slope(act, g);
-            if (eager) a = TILE_ROUND(a);
-        }
-        if (eager) h = TILE_ROUND(h);
-        TILE_STORE_N(dg + i * TILE_SIZE, h * s, n);
-        TILE_STORE_N(du + i * TILE_SIZE, d * a, n);
+        v_f32 u = TILE_LOAD_N(pu + i * TILE_SIZE, n);
+        gated_slopes y;
+#if TILE_SIZE == 2
+        if (act == EP_ACT_COUNT)
+            y = gated_back_lookup(r, d, TILE_INDEX(g), u);
+        else
+#endif
+            y = gated_back_formula(act, eager, d, g, u);
+        TILE_STORE_N(dg + i * TILE_SIZE, y.gate, n);
+        TILE_STORE_N(du + i * TILE_SIZE, y.up, n);
     }
+}
+
+GATED_FN gated_back_piece(const ep_gated_row *r, const ep_act act, const bool eager, int64_t at, const bool stream) {
+    v_i32 d = v_bits(v_load((const char *)r->dy + at)), g = v_bits(v_load((const char *)r->gate + at));
+    v_i32 u = v_bits(v_load((const char *)r->up + at));
+    char *dg = (char *)r->out + at, *du = (char *)r->dup + at;
+#if TILE_SIZE == 2
+    gated_slopes a, b;
+    if (act == EP_ACT_COUNT) {
+        a = gated_back_lookup(r, TILE_A(d), TILE_INDEX_A(g), TILE_A(u));
+        b = gated_back_lookup(r, TILE_B(d), TILE_INDEX_B(g), TILE_B(u));
+    } else {
+        a = gated_back_formula(act, eager, TILE_A(d), TILE_A(g), TILE_A(u));
+        b = gated_back_formula(act, eager, TILE_B(d), TILE_B(g), TILE_B(u));
+    }
+    GATED_PUT(stream, dg, TILE_JOIN(a.gate, b.gate));
+    GATED_PUT(stream, du, TILE_JOIN(a.up, b.up));
+#else
+    gated_slopes y = gated_back_formula(act, eager, v_float(d), v_float(g), v_float(u));
+    GATED_PUT(stream, dg, v_bits(y.gate));
+    GATED_PUT(stream, du, v_bits(y.up));
+#endif
+}
+
+GATED_FN gated_back_turns(const ep_gated_row *r, const ep_act act, const bool eager, const bool stream) {
+    int64_t i = gated_head(r->out, stream, r->n);
+    gated_back_part(r, act, eager, 0, i);
+    for (; i + TURN <= r->n; i += TURN) {
+        __builtin_prefetch((const char *)r->dy + i * TILE_SIZE + AHEAD, 0, 3);
+        __builtin_prefetch((const char *)r->gate + i * TILE_SIZE + AHEAD, 0, 3);
+        __builtin_prefetch((const char *)r->up + i * TILE_SIZE + AHEAD, 0, 3);
+        _Pragma("GCC unroll 2") for (int k = 0; k < PIECES; k++)
+            gated_back_piece(r, act, eager, (i + k * PIECE) * TILE_SIZE, stream);
+    }
+    gated_back_part(r, act, eager, i, r->n);
+}
+
+/* Both results are stored past the caches where they lie alike to their lines. */
+GATED_FN gated_back_body(const ep_gated_row *r, const ep_act act, const bool eager) {
+    if (r->stream && ((uintptr_t)r->out - (uintptr_t)r->dup) % 64 == 0)
+        gated_back_turns(r, act, eager, true);
+    else
+        gated_back_turns(r, act, eager, false);
 }
 
 #define GATED_DEFINE(NAME, BODY)                                                                                       \
     static void NAME(const ep_gated_row *r) {                                                                          \
         bool eager = r->eager && TILE_SIZE < 4;                                                                        \
-        if (eager && r->table) {                                                                                       \
+        if (eager && (r->table || r->pairs)) {                                                                         \
             BODY(r, EP_ACT_COUNT, true);                                                                               \
             return;                                                                                                    \
         }                                                                                                              \
@@ -106,19 +263,27 @@ GATED_DEFINE(gated_pairs, gated_pairs_body)
 GATED_DEFINE(gated_back, gated_back_body)
 
 #if TILE_SIZE == 2
-static void gated_fill_slopes(ep_act act, float *out) {
+/* act rounded to the dtype and its slope, side by side, for the 65536 values. */
+static void gated_fill_pairs(ep_act act, float *out) {
+    float *values = out + 65536; /* the upper half is written last */
+    tile_fill_table(act, values);
     for (int i = 0; i < 65536; i += V_LANES) {
         unsigned short h[V_LANES];
+        float s[V_LANES];
         for (int l = 0; l < V_LANES; l++) h[l] = (unsigned short)(i + l);
         v_f32 g = TILE_LOAD(h);
         switch (act) {
-        case EP_ACT_GELU_TANH: g = gated_slope(EP_ACT_GELU_TANH, g); break;
-        case EP_ACT_GELU_ERF: g = gated_slope(EP_ACT_GELU_ERF, g); break;
-        default: g = gated_slope(EP_ACT_SILU, g); break;
+        case EP_ACT_GELU_TANH: g = gated_value_and_slope(EP_ACT_GELU_TANH, g).slope; break;
+        case EP_ACT_GELU_ERF: g = gated_value_and_slope(EP_ACT_GELU_ERF, g).slope; break;
+        default: g = gated_value_and_slope(EP_ACT_SILU, g).slope; break;
         }
-        v_store(out + i, g);
+        v_store(s, g);
+        for (int l = 0; l < V_LANES; l++) {
+            out[2 * (i + l)] = values[i + l];
+            out[2 * (i + l) + 1] = s[l];
+        }
     }
 }
 #else
-#define gated_fill_slopes NULL
+#define gated_fill_pairs NULL
 #endif

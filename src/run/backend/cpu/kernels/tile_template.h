@@ -14,10 +14,6 @@ V_FN v_f32 tile_act_rounded(const ep_act act, const float *table, v_f32 g) {
     return TILE_ROUND(act_apply(act, TILE_ROUND(g)));
 }
 
-V_FN v_f32 tile_slope_lookup(const float *slopes, v_f32 g) {
-    return v_gather(slopes, TILE_INDEX(g));
-}
-
 static void tile_fill_table(ep_act act, float *out) {
     for (int i = 0; i < 65536; i += V_LANES) {
         unsigned short h[V_LANES];
@@ -33,7 +29,6 @@ static void tile_fill_table(ep_act act, float *out) {
 }
 #else
 #define tile_act_rounded(act, table, g) act_apply(act, g)
-#define tile_slope_lookup(slopes, g) (g)
 #define tile_fill_table NULL
 #endif
 
