@@ -32,6 +32,7 @@ static int guess_and_run(const run_request *q, run_setup *s, run_answers *answer
             if (!q->json) printf("%s is not available: %s\n", run_mode_names[m], r[m].why_not);
             continue;
         }
+        if (!run_sharpen(q, s, (ep_mode)m, &r[m])) return EPI_BAD;
         run_judge(&r[m]);
         if (!q->json) show_mode(q, s, answers, &r[m], (ep_mode)m, brief);
     }

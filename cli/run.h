@@ -56,6 +56,8 @@ typedef struct run_result {
     char trace_path[1024]; /* "" unless written */
     bool predicted;
     ep_prediction prediction;
+    bool sharpened; /* once it was chosen which way compiled mode takes */
+    ep_prediction sharp;
     ep_guess *guess;
     ep_verdicts *verdicts;
     char verdict_why[464]; /* why there are none */
@@ -96,6 +98,7 @@ bool run_read_trace(const run_setup *s, const run_request *q, run_result *r);
 void run_check_error(const run_request *q, const run_setup *s, const ep_tensor *y, run_result *r);
 /* run_guess.c */
 bool run_predict(const run_request *q, const run_setup *s, ep_mode mode, run_result *r);
+bool run_sharpen(const run_request *q, const run_setup *s, ep_mode mode, run_result *r);
 void run_judge(run_result *r);
 /* run_ask.c: asks at the terminal before anything runs, and scores after. */
 typedef struct run_answers {

@@ -43,6 +43,8 @@ static void put_compile(json_out *j, const run_result *r) {
     json_number(j, "cold_us", known ? r->compile.cold_us : NAN);
     json_number(j, "waited_us", known ? r->compile.waited_us : NAN);
     json_number(j, "build_failures", known ? (double)r->compile.build_failures : NAN);
+    json_number(j, "builds_not_kept", known ? (double)r->compile.builds_not_kept : NAN);
+    json_text(j, "cache_trouble", known && *r->compile.cache_trouble ? r->compile.cache_trouble : NULL);
     json_end(j);
 }
 
@@ -118,6 +120,9 @@ static void put_predictions(json_out *j, const run_result r[EP_MODE_COUNT]) {
         json_int(j, "ops", p->ops);
         json_int(j, "views", p->views);
         json_int(j, "kernels", p->kernels);
+        json_int(j, "kernels_low", p->kernel_range.low);
+        json_int(j, "kernels_high", p->kernel_range.high);
+        json_number(j, "kernels_once_chosen", r[m].sharpened ? (double)r[m].sharp.kernels : NAN);
         json_int(j, "gemms", p->gemms);
         json_int(j, "pointwise", p->pointwise);
         json_int(j, "flops", p->work.flops);

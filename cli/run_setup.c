@@ -175,5 +175,7 @@ void run_block_request(const run_request *q, const run_setup *s, ep_mode mode, e
                               .hidden = q->hidden,
                               .out = q->out,
                               .bias = q->bias,
-                              .threads = s->threads};
+                              .threads = s->threads,
+                              .rounding = q->rounding,
+                              .packed = ep_block_is_packed(s->block)};
 }

@@ -73,9 +73,11 @@ void run_show_prediction(const run_result *r, ep_mode mode, const run_setup *s) 
                p->views);
     printf("  kernels  %" PRId64 ": %" PRId64 " matrix product%s (GEMM), %" PRId64 " pointwise\n", p->kernels, p->gemms,
            p->gemms == 1 ? "" : "s", p->pointwise);
-    if (p->fewest_kernels < p->kernels)
+    if (p->epilogue_kernels >= 0)
         printf("           or %" PRId64 ", where the pointwise one is faster in the products' epilogue\n",
-               p->fewest_kernels);
+               p->epilogue_kernels);
+    if (p->eager_kernels >= 0 && p->eager_kernels != p->kernels)
+        printf("           or eager's %" PRId64 ", where it is faster than both\n", p->eager_kernels);
     printf("  work     %s, %s read and written\n", run_amount_text((double)p->work.flops, "FLOP", a),
            run_amount_text((double)(p->work.bytes_read + p->work.bytes_written), "B", b));
     printf("  time     %s to %s (least possible: %s, %s)\n", run_time_text(p->low_us, a), run_time_text(p->high_us, b),
@@ -91,8 +93,12 @@ void run_show_prediction_line(const run_result *r, ep_mode mode) {
     const ep_prediction *p = &r->prediction;
     char a[24], b[24], c[24];
     if (!r->predicted) return;
-    printf("\nGUESS %s: %" PRId64 " kernel%s (%" PRId64 " GEMM, %" PRId64 " pointwise), %s, %s to %s\n",
-           run_mode_names[mode], p->kernels, p->kernels == 1 ? "" : "s", p->gemms, p->pointwise,
+    char open[80] = "";
+    if (p->kernel_range.low < p->kernel_range.high)
+        snprintf(open, sizeof open, ", or %" PRId64 " to %" PRId64 " as measured", p->kernel_range.low,
+                 p->kernel_range.high);
+    printf("\nGUESS %s: %" PRId64 " kernel%s (%" PRId64 " GEMM, %" PRId64 " pointwise)%s, %s, %s to %s\n",
+           run_mode_names[mode], p->kernels, p->kernels == 1 ? "" : "s", p->gemms, p->pointwise, open,
            run_amount_text((double)(p->work.bytes_read + p->work.bytes_written), "B", a), run_time_text(p->low_us, b),
            run_time_text(p->high_us, c));
 }
@@ -129,6 +135,11 @@ static void show_compile(const run_result *r) {
     if (r->compile.build_failures)
         printf("  NOT BUILT: %" PRId64 " generated kernel%s; these calls are answered by eager\n",
                r->compile.build_failures, r->compile.build_failures == 1 ? "" : "s");
+    if (r->compile.builds_not_kept)
+        printf("  cache    %s, kernel%s not kept: the next process builds again\n", r->compile.cache_trouble,
+               r->compile.builds_not_kept == 1 ? "" : "s");
+    else if (*r->compile.cache_trouble)
+        printf("  cache    none: %.60s\n", r->compile.cache_trouble);
 }
 
 /* What recording cost: the events of a step times the price of one, beside the step. */
@@ -160,12 +171,14 @@ static void wrap(const char *text, int column, int indent, int width) {
     putchar('\n');
 }
 
-static void show_choices(const char *text) {
+/* Each line of the text behind `head`, wrapped. */
+static void show_lines(const char *head, const char *text) {
     char line[400];
+    int indent = (int)strlen(head);
     for (; *text; text += strcspn(text, "\n") + (strchr(text, '\n') != NULL)) {
         snprintf(line, sizeof line, "%.*s", (int)strcspn(text, "\n"), text);
-        printf("  choice   ");
-        wrap(line, 11, 11, 80);
+        fputs(head, stdout);
+        wrap(line, indent, indent, 80);
     }
 }
 
@@ -187,7 +200,7 @@ void run_show_result(const run_request *q, const run_result *r, ep_mode mode, bo
         printf("  packed   %s of weights, once, %s%s\n", run_amount_text((double)r->packed_bytes, "B", a),
                mode == EP_MODE_TUNED ? "in " : "beside the calls",
                mode == EP_MODE_TUNED ? run_time_text(r->cold_us, b) : "");
-    show_choices(r->choices);
+    show_lines("  choice   ", r->choices);
     show_error(q, r);
     show_own_cost(r);
     if (r->trace_path[0]) printf("  trace    %s\n", r->trace_path);
@@ -294,6 +307,9 @@ void run_show_verdicts(const run_result *r, ep_mode mode, bool brief) {
         return;
     }
     ep_verdicts_totals(r->verdicts, &yes, &no, &unknown);
+    if (r->sharpened && !brief)
+        printf("\nSHARPENED, by the choice: %" PRId64 " kernels, %" PRId64 " GEMM and %" PRId64 " pointwise\n",
+               r->sharp.kernels, r->sharp.gemms, r->sharp.pointwise);
     if (brief)
         printf("LOOK %s: %zu of %zu claims held\n", run_mode_names[mode], yes, yes + no + unknown);
     else
@@ -316,11 +332,7 @@ void run_show_autotuned(const run_setup *s) {
     const char *chosen = ep_context_autotuned(s->ctx);
     printf("\nAUTOTUNED\n");
     if (!*chosen) printf("  nothing: no product went to a library that has several algorithms\n");
-    while (*chosen) {
-        size_t n = strcspn(chosen, "\n");
-        printf("  %.*s\n", (int)n, chosen);
-        chosen += n + (chosen[n] == '\n');
-    }
+    show_lines("  ", chosen);
 }
 
 void run_show_side_by_side(const run_result r[EP_MODE_COUNT]) {

@@ -51,6 +51,9 @@ EP_API ep_block_kind ep_block_get_kind(const ep_block *block);
 EP_API int64_t ep_block_dim(const ep_block *block);
 EP_API int64_t ep_block_hidden(const ep_block *block); /* 0 for LINEAR */
 EP_API int64_t ep_block_out(const ep_block *block);
+/* GATED: do gate and up (and their biases, if any) lie one behind the other in one buffer? Compiled mode makes them one
+ * product then. */
+EP_API bool ep_block_is_packed(const ep_block *block);
 /* Bytes of packed weights that tuned mode holds, 0 before it packed. */
 EP_API int64_t ep_block_packed_bytes(const ep_block *block);
 /* Tuned mode measures its kernels against oneDNN's once for each part of the block and class of row counts (the first

@@ -50,9 +50,12 @@ typedef struct ep_compile_stats {
     int64_t calls, entries, recompiles, eager_calls; /* eager_calls: answered by eager while an entry compiled */
     int64_t captures; /* how often the function ran under capture; a new size alone is no reason */
     int64_t kernels_generated, kernels_from_disk, build_failures;
-    int64_t packed_bytes; /* weights packed for products with an epilogue */
-    double cold_us;       /* first call to the moment its entry was ready */
-    double waited_us;     /* time calls spent waiting for a compiler */
+    int64_t packed_bytes;    /* weights packed for products with an epilogue */
+    int64_t builds_not_kept; /* that the disk cache could not take */
+    /* Why ("full disk"), or why there is no disk cache; "" if all is well. Lives as the compiled function does. */
+    const char *cache_trouble;
+    double cold_us;   /* first call to the moment its entry was ready */
+    double waited_us; /* time calls spent waiting for a compiler */
 } ep_compile_stats;
 EP_API void ep_compiled_stats(const ep_compiled *c, ep_compile_stats *out);
 
@@ -62,6 +65,14 @@ EP_API const char *ep_compiled_report(ep_compiled *c);
 /* Which way the last call's sizes are answered and why, in one sentence; "" before that is decided. Valid until the
  * next call on `c`. */
 EP_API const char *ep_compiled_choice(const ep_compiled *c);
+/* The same in a word. */
+typedef enum ep_answer {
+    EP_ANSWER_UNDECIDED,
+    EP_ANSWER_PLAN,     /* products, and generated kernels between them */
+    EP_ANSWER_EPILOGUE, /* generated kernels on the products' tiles, where they can be */
+    EP_ANSWER_EAGER
+} ep_answer;
+EP_API ep_answer ep_compiled_answer(const ep_compiled *c);
 /* Generated sources, by index; NULL past the end. Valid until the next call on `c`. */
 EP_API const char *ep_compiled_source(ep_compiled *c, size_t index, const char **name);
 

@@ -31,17 +31,26 @@ typedef struct ep_block_request {
     int64_t batch, seq, dim, hidden, out; /* x is [batch, seq, dim]; hidden: 0 for LINEAR; out: 0 means dim */
     bool bias;
     int threads;
+    bool packed;          /* GATED: gate and up are one buffer (ep_block_is_packed) */
+    ep_rounding rounding; /* FEWEST: eager is never kept instead of a plan */
+    ep_answer answer;     /* COMPILED: how its calls are answered, once that was measured; UNDECIDED: any way may win */
 } ep_block_request;
+
+/* Ends included. */
+typedef struct ep_count_range {
+    int64_t low, high;
+} ep_count_range;
 
 /* What the op table and the machine say of one step: ops, views, kernels by class, launches, bytes, least time. */
 typedef struct ep_prediction {
     int64_t ops, views, kernels, launches, gemms, pointwise;
-    int64_t fewest_kernels; /* less than `kernels` where measuring may find that a pointwise kernel runs better in a
-                             * product's epilogue */
-    int64_t round_trip;     /* bytes that it then saves */
-    ep_work work;           /* of the whole step, each kernel's reads and writes added up */
-    ep_bound bound;         /* of the whole step: each kernel's bound added up */
-    double low_us, high_us; /* the time range that is guessed */
+    ep_work work; /* of the whole step, each kernel's reads and writes added up */
+    /* Over every way that measuring may choose: a plan's own kernels (the figures above), the pointwise kernel in a
+     * product's epilogue, eager's kernels where the plan loses to them. Low and high are equal where there is one way. */
+    ep_count_range kernel_range, gemm_range, pointwise_range, byte_range;
+    int64_t epilogue_kernels, eager_kernels; /* kernels of these two ways, or -1: not to be expected here */
+    ep_bound bound;                          /* of the whole step: each kernel's bound added up */
+    double low_us, high_us;                  /* the time range that is guessed */
     double dispatch_us;
     ep_regime regime;
 } ep_prediction;

@@ -110,3 +110,15 @@ out=$(EPILOGUE_CC=/bin/false EPILOGUE_CACHE_DIR=$work/none "$epi" run geglu $sma
 grep -qF "NOT BUILT: 1 generated kernel" <<<"$out" || fail "a build failure is not told: $out"
 json=$(EPILOGUE_CC=/bin/false EPILOGUE_CACHE_DIR=$work/none "$epi" run geglu $small --mode compiled --json || true)
 grep -q '"build_failures": 1,*$' <<<"$json" || fail "a build failure is not counted: $json"
+
+# What the disk cache could not take is named, not only counted. Only root may mount a full disk.
+mkdir "$work/tiny"
+cat >"$work/full.sh" <<'END'
+mount -t tmpfs -o size=4k,mode=0700 none "$2/tiny" || exit 77
+EPILOGUE_CACHE_DIR=$2/tiny "$1" run geglu --batch 1 --seq 4 --dim 16 --hidden 32 --mode compiled >"$2/text"
+EPILOGUE_CACHE_DIR=$2/tiny "$1" run geglu --batch 1 --seq 4 --dim 16 --hidden 32 --mode compiled --json >"$2/json"
+END
+if unshare -m bash "$work/full.sh" "$epi" "$work" 2>/dev/null; then
+    grep -qF "cache    full disk, kernel not kept" "$work/text" || fail "a full disk is not named: $(cat "$work/text")"
+    grep -qF '"cache_trouble": "full disk"' "$work/json" || fail "a full disk is not named: $(cat "$work/json")"
+fi

@@ -91,22 +91,24 @@ static void sketch_eager(sketch *s) {
     add_linear(s, q->hidden, s->out);
 }
 
-/* GEMMs, and one generated kernel for what stands between them. */
-static void sketch_compiled(sketch *s) {
+/* GEMMs, and one generated kernel for what stands between them. Gate and up in one buffer are one GEMM. */
+static void sketch_plan(sketch *s) {
     const ep_block_request *q = s->q;
     if (q->kind == EP_BLOCK_LINEAR) {
         add_unit(s, true, linear_work(s, q->dim, s->out));
         return;
     }
-    add_unit(s, true, linear_work(s, q->dim, q->hidden));
-    if (q->kind == EP_BLOCK_GATED) {
-        add_unit(s, true, linear_work(s, q->dim, q->hidden));
+    bool gated = q->kind == EP_BLOCK_GATED, one = gated && q->packed;
+    add_unit(s, true, linear_work(s, q->dim, one ? 2 * q->hidden : q->hidden));
+    if (gated) {
+        if (!one) add_unit(s, true, linear_work(s, q->dim, q->hidden));
         add_unit(s, false, gated_work(s));
     } else if (q->act != EP_ACT_NONE)
         add_unit(s, false, pointwise_work(s, ep_act_op(q->act), 1));
     add_unit(s, true, linear_work(s, q->hidden, s->out));
 }
 
+/* Two kernels: what follows the first GEMM is done on its tiles. */
 static void sketch_tuned(sketch *s) {
     const ep_block_request *q = s->q;
     if (q->kind == EP_BLOCK_LINEAR) {
@@ -192,24 +194,43 @@ static void add_times(const sketch *s, const ep_machine *m, ep_prediction *p) {
     if (isnan(p->bound.us)) p->regime = p->bound.regime = EP_REGIME_UNKNOWN;
 }
 
-/* Compiled on the CPU, the generated kernel becomes the epilogue of gate and up where that is measured to be faster: then
- * x is read once, and neither product makes a round trip. */
-static bool may_attach(const sketch *s) {
-    return s->q->mode == EP_MODE_COMPILED && s->q->kind == EP_BLOCK_GATED && s->q->device.kind == EP_DEVICE_CPU;
+typedef void (*sketch_fn)(sketch *);
+
+/* Compiled on the CPU, the pointwise kernel becomes the first GEMM's epilogue where that is measured to be faster: then x
+ * is read once, and no product makes a round trip. */
+static bool may_attach(const ep_block_request *q) {
+    return q->kind != EP_BLOCK_LINEAR && (q->kind == EP_BLOCK_GATED || q->act != EP_ACT_NONE) && q->hidden > 1 &&
+           q->device.kind == EP_DEVICE_CPU;
 }
 
-ep_status ep_predict_block(const ep_block_request *request, const ep_machine *machine, ep_error *err,
-                           ep_prediction *out) {
-    static void (*const by_mode[EP_MODE_COUNT])(sketch *) = {sketch_eager, sketch_compiled, sketch_tuned};
-    EP_TRY(check_request(request, err));
-    sketch s = {.q = request, .rows = request->batch * request->seq, .out = request->out ? request->out : request->dim};
-    by_mode[request->mode](&s);
-    ep_prediction p = {.ops = s.ops, .views = s.views};
-    for (int i = 0; i < s.count; i++) {
-        const unit *u = &s.units[i];
+/* A plan that generated nothing, and has no epilogue to be measured, has eager's kernels and is kept unmeasured. */
+static bool may_stay_eager(const ep_block_request *q) {
+    bool generates = q->kind == EP_BLOCK_GATED && q->act != EP_ACT_NONE;
+    return q->rounding == EP_ROUNDING_EAGER && (generates || may_attach(q));
+}
+
+/* The way to be expected, which is the plan's where it is open, and what else measuring may choose (NULL: nothing). */
+static sketch_fn find_ways(const ep_block_request *q, sketch_fn *epilogue, sketch_fn *eager) {
+    static const sketch_fn by_mode[EP_MODE_COUNT] = {sketch_eager, sketch_plan, sketch_tuned};
+    static const sketch_fn by_answer[] = {[EP_ANSWER_UNDECIDED] = sketch_plan,
+                                          [EP_ANSWER_PLAN] = sketch_plan,
+                                          [EP_ANSWER_EPILOGUE] = sketch_tuned,
+                                          [EP_ANSWER_EAGER] = sketch_eager};
+    *epilogue = *eager = NULL;
+    if (q->mode != EP_MODE_COMPILED) return by_mode[q->mode];
+    bool open = q->answer == EP_ANSWER_UNDECIDED;
+    if (open && may_attach(q)) *epilogue = sketch_tuned;
+    if (open && may_stay_eager(q)) *eager = sketch_eager;
+    return by_answer[q->answer];
+}
+
+static ep_prediction sum_up(sketch *s, const ep_machine *machine) {
+    ep_prediction p = {.ops = s->ops, .views = s->views, .epilogue_kernels = -1, .eager_kernels = -1};
+    for (int i = 0; i < s->count; i++) {
+        const unit *u = &s->units[i];
         /* What has no element launches nothing. */
         if (u->work.bytes_written == 0) {
-            s.units[i] = s.units[--s.count];
+            s->units[i] = s->units[--s->count];
             i--;
             continue;
         }
@@ -220,13 +241,50 @@ ep_status ep_predict_block(const ep_block_request *request, const ep_machine *ma
         p.work.bytes_read += u->work.bytes_read;
         p.work.bytes_written += u->work.bytes_written;
     }
-    p.launches = p.fewest_kernels = p.kernels;
-    if (may_attach(&s) && p.kernels == 4) {
-        p.fewest_kernels = 2;
-        p.round_trip = 4 * s.rows * s.q->hidden * (int64_t)ep_dtype_size(s.q->dtype) +
-                       s.rows * s.q->dim * (int64_t)ep_dtype_size(s.q->dtype);
+    int64_t bytes = p.work.bytes_read + p.work.bytes_written;
+    p.launches = p.kernels;
+    p.kernel_range = (ep_count_range){p.kernels, p.kernels};
+    p.gemm_range = (ep_count_range){p.gemms, p.gemms};
+    p.pointwise_range = (ep_count_range){p.pointwise, p.pointwise};
+    p.byte_range = (ep_count_range){bytes, bytes};
+    add_times(s, machine, &p);
+    return p;
+}
+
+static void widen(ep_count_range *r, ep_count_range by) {
+    if (by.low < r->low) r->low = by.low;
+    if (by.high > r->high) r->high = by.high;
+}
+
+/* The other way's figures into the ranges; returns its kernels. */
+static int64_t also(ep_prediction *p, const ep_prediction *other) {
+    widen(&p->kernel_range, other->kernel_range);
+    widen(&p->gemm_range, other->gemm_range);
+    widen(&p->pointwise_range, other->pointwise_range);
+    widen(&p->byte_range, other->byte_range);
+    p->low_us = fmin(p->low_us, other->low_us);
+    p->high_us = fmax(p->high_us, other->high_us);
+    return other->kernels;
+}
+
+ep_status ep_predict_block(const ep_block_request *request, const ep_machine *machine, ep_error *err,
+                           ep_prediction *out) {
+    EP_TRY(check_request(request, err));
+    sketch_fn epilogue, eager, way = find_ways(request, &epilogue, &eager);
+    const sketch empty = {
+        .q = request, .rows = request->batch * request->seq, .out = request->out ? request->out : request->dim};
+    sketch s = empty;
+    way(&s);
+    if (request->mode == EP_MODE_COMPILED) s.ops = s.views = 0; /* one call, whoever answers it */
+    ep_prediction p = sum_up(&s, machine), other;
+    for (int i = 0; i < 2 && p.kernels; i++) {
+        sketch_fn another = i ? eager : epilogue;
+        if (!another) continue;
+        s = empty;
+        another(&s);
+        other = sum_up(&s, machine);
+        *(i ? &p.eager_kernels : &p.epilogue_kernels) = also(&p, &other);
     }
-    add_times(&s, machine, &p);
     *out = p;
     return EP_OK;
 }
@@ -237,11 +295,11 @@ static void print_time(ep_text *t, const char *words, const ep_prediction *p) {
                    p->high_us * scale, scale == 1 ? "us" : "ms");
 }
 
-static void print_count(ep_text *t, const char *what, int64_t low, int64_t high) {
-    if (low < high)
-        ep_text_printf(t, "  %s in %lld..%lld\n", what, (long long)low, (long long)high);
+static void print_count(ep_text *t, const char *what, ep_count_range r) {
+    if (r.low < r.high)
+        ep_text_printf(t, "  %s in %lld..%lld\n", what, (long long)r.low, (long long)r.high);
     else
-        ep_text_printf(t, "  %s = %lld\n", what, (long long)high);
+        ep_text_printf(t, "  %s = %lld\n", what, (long long)r.high);
 }
 
 static const char *act_word(ep_act act) {
@@ -254,25 +312,25 @@ ep_status ep_guess_predict(const ep_block_request *request, const ep_machine *ma
     EP_TRY(ep_predict_block(request, machine, err, &p));
     bool cpu = request->device.kind == EP_DEVICE_CPU, eager = request->mode == EP_MODE_EAGER;
     bool gated = request->kind == EP_BLOCK_GATED && *act_word(request->act);
+    bool fused = gated && !eager && p.eager_kernels < 0 && request->answer != EP_ANSWER_EAGER;
     ep_text t = {0};
     ep_text_add(&t, "region step\n");
-    print_count(&t, "kernels", p.fewest_kernels, p.kernels);
-    print_count(&t, "kernels matching \"gemm\"", p.gemms - (p.kernels - p.fewest_kernels) / 2, p.gemms);
-    print_count(&t, "kernels matching \"pointwise\"", p.fewest_kernels < p.kernels ? 0 : p.pointwise, p.pointwise);
+    print_count(&t, "kernels", p.kernel_range);
+    print_count(&t, "kernels matching \"gemm\"", p.gemm_range);
+    print_count(&t, "kernels matching \"pointwise\"", p.pointwise_range);
     if (eager) {
         ep_text_printf(&t, "  launches = %lld\n", (long long)p.launches);
         ep_text_printf(&t, "  ops = %lld\n  views = %lld\n", (long long)p.ops, (long long)p.views);
         ep_text_add(&t, "  op t launches = 0\n");
-    } else if (gated && p.kernels)
+    } else if (fused && p.kernels)
         ep_text_printf(&t, "  fused %s mul\n", act_word(request->act));
     ep_text_add(&t, "  copies = 0\n  memsets = 0\n");
     if (!eager) ep_text_add(&t, "  recompiles = 0\n");
-    double bytes = (double)(p.work.bytes_read + p.work.bytes_written);
-    double fewest = bytes - (double)p.round_trip;
-    if (p.fewest_kernels < p.kernels)
-        ep_text_printf(&t, "  bytes in %.4gMB..%.4gMB\n", fewest * 0.98e-6, bytes * 1.02e-6);
-    else if (bytes > 0)
-        ep_text_printf(&t, "  bytes ~ %.4gMB +- 2%%\n", bytes * 1e-6);
+    double fewest = (double)p.byte_range.low, most = (double)p.byte_range.high;
+    if (fewest < most)
+        ep_text_printf(&t, "  bytes in %.4gMB..%.4gMB\n", fewest * 0.98e-6, most * 1.02e-6);
+    else if (most > 0)
+        ep_text_printf(&t, "  bytes ~ %.4gMB +- 2%%\n", most * 1e-6);
     if (isfinite(p.low_us) && isfinite(p.high_us) && p.kernels) print_time(&t, cpu ? "time" : "device time", &p);
     if (p.regime != EP_REGIME_UNKNOWN && p.kernels) ep_text_printf(&t, "  bound = %s\n", ep_regime_name(p.regime));
     ep_status status = t.failed ? ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for a guess")

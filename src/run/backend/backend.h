@@ -178,6 +178,9 @@ typedef struct ep_backend_ops {
     ep_status (*measure)(ep_device device, ep_error *err, ep_machine *out);
 } ep_backend_ops;
 
+/* What asks for a pack of a weight [n, k], or of a gate and an up weight of one shape (w1 may be NULL). */
+ep_pack_request ep_pack_request_of(const ep_tensor *w0, const ep_tensor *w1, bool weights_stay);
+
 /* backends.c: the list. Name: "ref", "cpu", "cuda". NULL if this build has no such backend. */
 const ep_backend_ops *ep_backend_find(const char *name);
 

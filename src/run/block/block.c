@@ -219,3 +219,16 @@ int64_t ep_block_hidden(const ep_block *b) {
 int64_t ep_block_out(const ep_block *b) {
     return b->out;
 }
+
+static bool is_behind(const ep_tensor *a, const ep_tensor *b) {
+    if (!a || !b) return a == b;
+    if (a->storage != b->storage || a->ndim != b->ndim) return false;
+    for (int i = 0; i < a->ndim; i++)
+        if (a->strides[i] != b->strides[i]) return false;
+    int64_t step = a->sizes[0] * a->strides[0] * (int64_t)ep_dtype_size(a->dtype);
+    return b->data == a->data + step || a->data == b->data + step;
+}
+
+bool ep_block_is_packed(const ep_block *b) {
+    return b && b->kind == EP_BLOCK_GATED && is_behind(b->gate, b->up) && is_behind(b->gate_bias, b->up_bias);
+}

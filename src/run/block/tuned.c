@@ -6,15 +6,7 @@
 
 static ep_status pack(ep_block *b, const ep_tensor *w0, const ep_tensor *w1, ep_packed **out) {
     ep_context *ctx = b->ctx;
-    ep_pack_request r = {.dtype = b->dtype, .k = w0->sizes[1], .n = w0->sizes[0], .w0 = w0->data};
-    r.weights_stay = true; /* the block holds them */
-    r.w0_row = w0->strides[0];
-    r.w0_col = w0->strides[1];
-    if (w1) {
-        r.w1 = w1->data;
-        r.w1_row = w1->strides[0];
-        r.w1_col = w1->strides[1];
-    }
+    ep_pack_request r = ep_pack_request_of(w0, w1, true); /* the block holds them */
     return ctx->ops.pack(&ctx->backend, &r, &ctx->err, out);
 }
 

@@ -8,10 +8,7 @@
 
 static void pack_now(void *user) {
     ep_pack *p = user;
-    const ep_tensor *w = p->weight;
-    ep_pack_request r = {.dtype = w->dtype, .k = w->sizes[1], .n = w->sizes[0], .w0 = w->data};
-    r.w0_row = w->strides[0];
-    r.w0_col = w->strides[1];
+    ep_pack_request r = ep_pack_request_of(p->weight, NULL, false); /* hooked calls have one way only */
     bool ok = p->ops->pack(&p->backend, &r, &p->err, &p->packed) == EP_OK;
     atomic_store_explicit(&p->state, ok ? EP_ATTACH_READY : EP_ATTACH_NONE, memory_order_release);
 }

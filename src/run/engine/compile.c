@@ -223,8 +223,11 @@ bool ep_compiled_settled(const ep_compiled *c) {
 }
 
 void ep_compiled_stats(const ep_compiled *c, ep_compile_stats *out) {
-    *out = (ep_compile_stats){0};
+    *out = (ep_compile_stats){.cache_trouble = ""};
     if (!c) return;
+    const ep_cache *cache = c->kernels.cache;
+    if (cache) out->cache_trouble = ep_cache_unkept(cache, &out->builds_not_kept);
+    if (cache && *ep_cache_trouble(cache)) out->cache_trouble = ep_cache_trouble(cache);
     ep_kernel_table *t = (ep_kernel_table *)(uintptr_t)&c->kernels;
     out->calls = c->calls;
     out->captures = c->captures;
@@ -273,12 +276,23 @@ const char *ep_compiled_report(ep_compiled *c) {
     if (c->packs.count)
         ep_text_printf(t, "packed weights: %lld bytes\n", (long long)ep_pack_list_bytes(&c->packs, c->ctx));
     const ep_cache *cache = c->kernels.cache;
+    int64_t unkept;
+    const char *why = cache ? ep_cache_unkept(cache, &unkept) : "";
     if (cache && *ep_cache_trouble(cache)) ep_text_printf(t, "no disk cache: %s\n", ep_cache_trouble(cache));
+    if (*why) ep_text_printf(t, "cache: %s, %s not kept\n", why, unkept == 1 ? "a build is" : "builds are");
     return ep_text_str(t);
 }
 
 const char *ep_compiled_choice(const ep_compiled *c) {
     return c && c->last && c->last->choice && c->last->choice->decided ? c->last->choice->why : "";
+}
+
+ep_answer ep_compiled_answer(const ep_compiled *c) {
+    const ep_choice *k = c && c->last ? c->last->choice : NULL;
+    if (!k || !ep_compiled_settled(c)) return EP_ANSWER_UNDECIDED;
+    if (c->last->state == EP_BINDING_EAGER) return EP_ANSWER_EAGER;
+    if (k->keep_eager && c->ctx->rounding == EP_ROUNDING_EAGER) return EP_ANSWER_EAGER;
+    return k->keep_attached && c->last->attached ? EP_ANSWER_EPILOGUE : EP_ANSWER_PLAN;
 }
 
 const char *ep_compiled_source(ep_compiled *c, size_t index, const char **name) {

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,8 @@ struct ep_cache {
     char dir[PATH_SIZE];
     int64_t limit;
     char trouble[200];
+    atomic_llong unkept; /* stores that failed, and why the last did: a literal */
+    _Atomic(const char *) unkept_why;
 };
 
 static ep_hash128 checksum(const head *h, const void *image, const void *source) {
@@ -120,6 +123,30 @@ const char *ep_cache_dir(const ep_cache *c) {
 
 const char *ep_cache_trouble(const ep_cache *c) {
     return c->trouble;
+}
+
+const char *ep_cache_unkept(const ep_cache *c, int64_t *count) {
+    *count = atomic_load(&c->unkept);
+    return *count ? atomic_load(&c->unkept_why) : "";
+}
+
+/* In words that a report can use. */
+static const char *words_for(int e) {
+    static const struct {
+        int e;
+        const char *words;
+    } table[] = {{ENOSPC, "full disk"},       {EDQUOT, "full disk (quota)"}, {EFBIG, "limit on a file's size"},
+                 {EROFS, "read-only disk"},   {EACCES, "no right to write"}, {ENOENT, "the folder is gone"},
+                 {EIO, "the disk has errors"}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (table[i].e == e) return table[i].words;
+    return "the folder cannot be written";
+}
+
+static ep_status not_kept(ep_cache *c, int e, const char *path, ep_error *err) {
+    atomic_store(&c->unkept_why, words_for(e));
+    atomic_fetch_add(&c->unkept, 1);
+    return ep_fail(err, EP_ERROR_CACHE, "%s: %s cannot be written", words_for(e), path);
 }
 
 static void entry_path(const ep_cache *c, ep_hash128 key, char out[PATH_SIZE]) {
@@ -262,14 +289,16 @@ ep_status ep_cache_store(ep_cache *c, ep_hash128 key, const void *image, size_t 
     memcpy(temp, c->dir, n);
     snprintf(temp + n, 64, "/new-XXXXXX");
     int fd = mkostemp(temp, O_CLOEXEC);
-    if (fd < 0) return ep_fail(err, EP_ERROR_CACHE, "%s: %s", c->dir, strerror(errno));
-    bool ok = write_all(fd, &h, sizeof h) && write_all(fd, image, size) && write_all(fd, source, source_len);
-    ok = close(fd) == 0 && ok;
     entry_path(c, key, path);
-    if (!ok || rename(temp, path) != 0) {
-        int e = errno;
+    if (fd < 0) return not_kept(c, errno, path, err);
+    errno = 0;
+    bool ok = write_all(fd, &h, sizeof h) && write_all(fd, image, size) && write_all(fd, source, source_len);
+    int e = errno;
+    if (close(fd) != 0 && ok) ok = false, e = errno;
+    if (ok && rename(temp, path) != 0) ok = false, e = errno;
+    if (!ok) {
         unlink(temp);
-        return ep_fail(err, EP_ERROR_CACHE, "%s cannot be written: %s", path, strerror(e));
+        return not_kept(c, e, path, err);
     }
     keep_bound(c);
     return EP_OK;

@@ -16,6 +16,8 @@ ep_status ep_cache_open(const char *dir, int64_t limit, ep_error *err, ep_cache 
 void ep_cache_close(ep_cache *c);
 const char *ep_cache_dir(const ep_cache *c);
 const char *ep_cache_trouble(const ep_cache *c); /* why it is no cache, or "" */
+/* Stores that failed so far, and why the last of them did: "full disk"; "" if none. */
+const char *ep_cache_unkept(const ep_cache *c, int64_t *count);
 
 /* The image under `key`, malloc'ed; with source not NULL also the source it was built from. EP_ERROR_NOT_FOUND: not
  * there; EP_ERROR_CACHE: there but damaged, cut off or foreign (it has been removed). */

@@ -55,6 +55,62 @@ static void test_counts(void **state) {
     counts(EP_BLOCK_LINEAR, EP_MODE_EAGER, 1, 1, 0, 3, 1);
 }
 
+static void range(ep_count_range r, int64_t low, int64_t high) {
+    assert_int_equal(r.low, low);
+    assert_int_equal(r.high, high);
+}
+
+/* What measuring may choose is open before, and one figure after. */
+static void test_ways(void **state) {
+    (void)state;
+    ep_block_request q = article(EP_BLOCK_GATED, EP_MODE_COMPILED);
+    ep_prediction p = predict(q);
+    range(p.kernel_range, 2, 5);
+    range(p.gemm_range, 2, 3);
+    range(p.pointwise_range, 0, 2);
+    assert_int_equal(p.epilogue_kernels, 2);
+    assert_int_equal(p.eager_kernels, 5);
+    assert_int_equal(p.byte_range.low, predict(article(EP_BLOCK_GATED, EP_MODE_TUNED)).byte_range.low);
+    assert_int_equal(p.byte_range.high, predict(article(EP_BLOCK_GATED, EP_MODE_EAGER)).byte_range.high);
+    q.rounding = EP_ROUNDING_FEWEST; /* eager's bits are others */
+    range(predict(q).kernel_range, 2, 4);
+    q.rounding = EP_ROUNDING_EAGER;
+    static const int64_t kernels[] = {[EP_ANSWER_PLAN] = 4, [EP_ANSWER_EPILOGUE] = 2, [EP_ANSWER_EAGER] = 5};
+    for (q.answer = EP_ANSWER_PLAN; q.answer <= EP_ANSWER_EAGER; q.answer++) {
+        p = predict(q);
+        range(p.kernel_range, kernels[q.answer], kernels[q.answer]);
+        assert_int_equal(p.byte_range.low, p.byte_range.high);
+    }
+    range(predict(article(EP_BLOCK_MLP, EP_MODE_COMPILED)).kernel_range, 2, 3);
+    range(predict(article(EP_BLOCK_LINEAR, EP_MODE_COMPILED)).kernel_range, 1, 1);
+}
+
+/* Gate and up in one buffer: one product, which a view parts; on a GPU there is no epilogue. */
+static void test_packed(void **state) {
+    (void)state;
+    const int64_t x = 8192 * 768 * 2, h = 8192LL * 3072 * 2, w = 768 * 3072 * 2;
+    ep_block_request q = article(EP_BLOCK_GATED, EP_MODE_COMPILED);
+    q.packed = true;
+    q.device.kind = EP_DEVICE_CUDA;
+    ep_prediction p = predict(q);
+    assert_int_equal(p.kernels, 3);
+    assert_int_equal(p.gemms, 2);
+    assert_int_equal(p.pointwise, 1);
+    assert_int_equal(p.work.bytes_read, x + 2 * w + 2 * h + h + w);
+    range(p.kernel_range, 3, 5);
+    q.answer = EP_ANSWER_PLAN;
+    range(predict(q).kernel_range, 3, 3);
+    q.answer = EP_ANSWER_UNDECIDED;
+    q.device.kind = EP_DEVICE_CPU;
+    range(predict(q).kernel_range, 2, 5);
+    q.mode = EP_MODE_EAGER;
+    assert_int_equal(predict(q).kernels, 5);
+    q.mode = EP_MODE_COMPILED;
+    q.kind = EP_BLOCK_MLP;
+    q.device.kind = EP_DEVICE_CUDA; /* nothing is generated, so nothing is measured */
+    range(predict(q).kernel_range, 3, 3);
+}
+
 static void test_work(void **state) {
     (void)state;
     const int64_t x = 8192 * 768 * 2, h = 8192LL * 3072 * 2, w = 768 * 3072 * 2;
@@ -110,6 +166,16 @@ static void test_text(void **state) {
     assert_non_null(strstr(ep_guess_text(g), "fused gelu mul"));
     assert_non_null(strstr(ep_guess_text(g), "bound = compute"));
     ep_guess_destroy(g);
+    q.mode = EP_MODE_COMPILED;
+    assert_int_equal(ep_guess_predict(&q, &machine, &err, &g), EP_OK);
+    assert_non_null(strstr(ep_guess_text(g), "region step\n  kernels in 2..5\n"));
+    assert_null(strstr(ep_guess_text(g), "fused")); /* eager may be kept */
+    ep_guess_destroy(g);
+    q.answer = EP_ANSWER_PLAN;
+    assert_int_equal(ep_guess_predict(&q, &machine, &err, &g), EP_OK);
+    assert_non_null(strstr(ep_guess_text(g), "region step\n  kernels = 4\n"));
+    assert_non_null(strstr(ep_guess_text(g), "fused gelu mul"));
+    ep_guess_destroy(g);
     q.mode = EP_MODE_EAGER;
     assert_int_equal(ep_guess_predict(&q, &machine, &err, &g), EP_OK);
     assert_non_null(strstr(ep_guess_text(g), "op t launches = 0"));
@@ -118,8 +184,9 @@ static void test_text(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts), cmocka_unit_test(test_work),
-                                       cmocka_unit_test(test_times), cmocka_unit_test(test_edges),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts), cmocka_unit_test(test_ways),
+                                       cmocka_unit_test(test_packed), cmocka_unit_test(test_work),
+                                       cmocka_unit_test(test_times),  cmocka_unit_test(test_edges),
                                        cmocka_unit_test(test_text)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
