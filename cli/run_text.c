@@ -93,14 +93,13 @@ void run_show_prediction_line(const run_result *r, ep_mode mode) {
     const ep_prediction *p = &r->prediction;
     char a[24], b[24], c[24];
     if (!r->predicted) return;
-    char open[80] = "";
-    if (p->kernel_range.low < p->kernel_range.high)
-        snprintf(open, sizeof open, ", or %" PRId64 " to %" PRId64 " as measured", p->kernel_range.low,
-                 p->kernel_range.high);
-    printf("\nGUESS %s: %" PRId64 " kernel%s (%" PRId64 " GEMM, %" PRId64 " pointwise)%s, %s, %s to %s\n",
-           run_mode_names[mode], p->kernels, p->kernels == 1 ? "" : "s", p->gemms, p->pointwise, open,
+    printf("\nGUESS %s: %" PRId64 " kernel%s (%" PRId64 " GEMM, %" PRId64 " pointwise), %s, %s to %s\n",
+           run_mode_names[mode], p->kernels, p->kernels == 1 ? "" : "s", p->gemms, p->pointwise,
            run_amount_text((double)(p->work.bytes_read + p->work.bytes_written), "B", a), run_time_text(p->low_us, b),
            run_time_text(p->high_us, c));
+    if (p->kernel_range.low < p->kernel_range.high)
+        printf("  (or %" PRId64 " to %" PRId64 " kernels: which way wins is measured)\n", p->kernel_range.low,
+               p->kernel_range.high);
 }
 
 static void kernel_line(const run_kernel *k, double all_us) {
