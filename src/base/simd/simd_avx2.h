@@ -84,6 +84,12 @@ V_FN v_f32 v_blend(v_mask m, v_f32 x, v_f32 y) {
     return __builtin_ia32_blendvps256(y, x, (v_f32)m);
 }
 
+V_FN v_f32 v_scale(v_f32 x, v_f32 n, v_i32 i) { /* x * 2^n for 2^-1 <= |x| < 2^2, -252 <= n <= 252; i is n */
+    (void)n;
+    v_i32 half = v_sar(i, 1);
+    return x * v_float(v_shl(half + 127, 23)) * v_float(v_shl(i - half + 127, 23));
+}
+
 V_FN v_f32 v_sqrt(v_f32 x) {
     return __builtin_ia32_sqrtps256(x);
 }
@@ -194,6 +200,26 @@ V_FN v_f32 v_round_bf16(v_f32 x) {
     v_i32 r = v_iadd(b, 0x7fff + (v_shr(b, 16) & 1)) & (int)0xffff0000;
     v_i32 q = (b | 0x400000) & (int)0xffff0000;
     return v_blend(v_ne(x, x), v_float(q), v_float(r));
+}
+
+/* 16 bf16 numbers: the first, third, ... in the low halves. */
+V_FN v_i32 v_load_pairs(const void *p) {
+    return *(const v_i32_any *)p;
+}
+V_FN v_f32 v_first_bf16(v_i32 pairs) {
+    return v_float(v_shl(pairs, 16));
+}
+V_FN v_f32 v_second_bf16(v_i32 pairs) {
+    return v_float(pairs & (int)0xffff0000);
+}
+V_FN v_i32 v_pairs_bf16(v_f32 first, v_f32 second) {
+    return v_shr(v_bits(v_round_bf16(first)), 16) | v_bits(v_round_bf16(second));
+}
+V_FN void v_store_pairs(void *p, v_i32 pairs) {
+    *(v_i32_any *)p = pairs;
+}
+V_FN void v_stream_pairs(void *p, v_i32 pairs) { /* p is a multiple of 32 */
+    v_stream(p, v_float(pairs));
 }
 
 V_FN v_f32 v_widen_f16(v_h16 h) {

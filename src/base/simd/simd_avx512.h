@@ -21,6 +21,7 @@ typedef float v_f32_any __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int v_i32_any __attribute__((vector_size(64), aligned(4), may_alias));
 typedef short v_h16 __attribute__((vector_size(32))); /* the builtins' type of 16-bit lanes */
 typedef unsigned short v_u16 __attribute__((vector_size(32)));
+typedef short v_h32 __attribute__((vector_size(64)));
 typedef short v_h16_any __attribute__((vector_size(32), aligned(2), may_alias));
 typedef char v_b8 __attribute__((vector_size(16)));
 typedef unsigned char v_u8 __attribute__((vector_size(16)));
@@ -96,6 +97,15 @@ V_FN v_f32 v_blend(v_mask m, v_f32 x, v_f32 y) { /* m ? x : y */
     return __builtin_ia32_selectps_512(m, x, y);
 #else
     return __builtin_ia32_blendmps_512_mask(y, x, m);
+#endif
+}
+
+V_FN v_f32 v_scale(v_f32 x, v_f32 n, v_i32 i) { /* x * 2^n for 2^-1 <= |x| < 2^2, -252 <= n <= 252; i is n */
+    (void)i;
+#ifdef __clang__
+    return (v_f32)__builtin_ia32_scalefps512_mask(x, n, x, (v_mask)-1, 4);
+#else
+    return __builtin_ia32_scalefps512_mask(x, n, x, V_ALL512, 4);
 #endif
 }
 
@@ -188,17 +198,21 @@ V_FN v_h16 v_narrow_i32(v_i32 x) {
     v_h16 zero = {0};
     return (v_h16)__builtin_ia32_pmovdw512_mask(x, zero, (v_mask)-1);
 }
-/* Nearest even; a NaN keeps its upper bits and becomes quiet. */
-V_FN v_h16 v_bf16_by_integers(v_f32 x) {
+/* Nearest even, as f32 bits; a NaN keeps its upper bits and becomes quiet. */
+V_FN v_i32 v_bf16_bits(v_f32 x) {
     v_i32 b = v_bits(x);
-    v_i32 r = v_shr(v_iadd(b, 0x7fff + (v_shr(b, 16) & 1)), 16);
-    v_i32 q = v_shr(b, 16) | 0x40;
-    return v_narrow_i32(v_bits(v_blend(v_ne(x, x), v_float(q), v_float(r))));
+    v_i32 r = v_iadd(b, 0x7fff + (v_shr(b, 16) & 1)), q = b | 0x400000;
+    return v_bits(v_blend(v_ne(x, x), v_float(q), v_float(r))) & (int)0xffff0000;
 }
+#ifdef __AVX512BF16__
+/* vcvtneps2bf16 takes denormals for zeros, which no other ISA does: those rare vectors go the exact way. */
+V_FN v_mask v_denormal(v_f32 x) {
+    return (v_mask)__builtin_ia32_fpclassps512_mask(x, 0x20, (v_mask)-1);
+}
+#endif
 V_FN v_h16 v_bf16(v_f32 x) {
 #ifdef __AVX512BF16__
-    /* vcvtneps2bf16 takes denormals for zeros, which no other ISA does: those rare vectors go the exact way. */
-    if (__builtin_expect(__builtin_ia32_fpclassps512_mask(x, 0x20, (v_mask)-1) != 0, 0)) return v_bf16_by_integers(x);
+    if (__builtin_expect(v_denormal(x) != 0, 0)) return v_narrow_i32(v_shr(v_bf16_bits(x), 16));
 #ifdef __clang__
     v_h16 zero = {0};
     return (v_h16)__builtin_ia32_cvtneps2bf16_512_mask(x, zero, (v_mask)-1);
@@ -206,8 +220,42 @@ V_FN v_h16 v_bf16(v_f32 x) {
     return (v_h16)__builtin_ia32_cvtneps2bf16_v16sf(x);
 #endif
 #else
-    return v_bf16_by_integers(x);
+    return v_narrow_i32(v_shr(v_bf16_bits(x), 16));
 #endif
+}
+/* 32 bf16 numbers: the first, third, ... in the low halves. Widening a half is one operation of any port, where
+ * v_widen_bf16 takes two. */
+V_FN v_i32 v_load_pairs(const void *p) {
+    return *(const v_i32_any *)p;
+}
+V_FN v_f32 v_first_bf16(v_i32 pairs) {
+    return v_float(v_shl(pairs, 16));
+}
+V_FN v_f32 v_second_bf16(v_i32 pairs) {
+    return v_float(pairs & (int)0xffff0000);
+}
+V_FN v_i32 v_pairs_bf16(v_f32 first, v_f32 second) {
+#ifdef __AVX512BF16__
+    static const short __attribute__((aligned(64)))
+    zip[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+               8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    if (__builtin_expect((v_denormal(first) | v_denormal(second)) == 0, 1)) {
+#ifdef __clang__
+        v_h32 both = (v_h32)__builtin_ia32_cvtne2ps2bf16_512(second, first);
+        return (v_i32)__builtin_ia32_permvarhi512(both, *(const v_h32 *)zip);
+#else
+        v_h32 both = (v_h32)__builtin_ia32_cvtne2ps2bf16_v32hi(second, first);
+        return (v_i32)__builtin_ia32_permvarhi512_mask(both, *(const v_h32 *)zip, both, ~0u);
+#endif
+    }
+#endif
+    return v_shr(v_bf16_bits(first), 16) | v_bf16_bits(second);
+}
+V_FN void v_store_pairs(void *p, v_i32 pairs) {
+    *(v_i32_any *)p = pairs;
+}
+V_FN void v_stream_pairs(void *p, v_i32 pairs) { /* p is a multiple of 64 */
+    v_stream(p, v_float(pairs));
 }
 V_FN v_f32 v_load_bf16(const void *p) {
     return v_widen_bf16(*(const v_h16_any *)p);
@@ -235,7 +283,11 @@ V_FN void v_stream_bf16(void *p, v_f32 x) {
 }
 /* x rounded to bf16 and back: where eager would have stored and loaded. */
 V_FN v_f32 v_round_bf16(v_f32 x) {
+#ifdef __AVX512BF16__
     return v_widen_bf16(v_bf16(x));
+#else
+    return v_float(v_bf16_bits(x));
+#endif
 }
 
 V_FN v_f32 v_widen_f16(v_h16 h) {

@@ -81,6 +81,12 @@ V_FN v_f32 v_blend(v_mask m, v_f32 x, v_f32 y) {
     return m ? x : y;
 }
 
+V_FN v_f32 v_scale(v_f32 x, v_f32 n, v_i32 i) { /* x * 2^n for 2^-1 <= |x| < 2^2, -252 <= n <= 252; i is n */
+    (void)n;
+    v_i32 half = i >> 1;
+    return x * v_float(v_shl(half + 127, 23)) * v_float(v_shl(i - half + 127, 23));
+}
+
 V_FN v_f32 v_sqrt(v_f32 x) {
     return __builtin_sqrtf(x);
 }
@@ -152,6 +158,28 @@ V_FN void v_stream_bf16(void *p, v_f32 x) {
 }
 V_FN v_f32 v_round_bf16(v_f32 x) {
     return v_widen_bf16(v_bf16(x));
+}
+
+/* Two bf16 numbers that lie next to each other, the first one in the low half. */
+V_FN v_i32 v_load_pairs(const void *p) {
+    v_i32 q;
+    __builtin_memcpy(&q, p, 4);
+    return q;
+}
+V_FN v_f32 v_first_bf16(v_i32 pairs) {
+    return v_float(v_shl(pairs, 16));
+}
+V_FN v_f32 v_second_bf16(v_i32 pairs) {
+    return v_float(pairs & (int)0xffff0000);
+}
+V_FN v_i32 v_pairs_bf16(v_f32 first, v_f32 second) {
+    return (v_i32)((unsigned)v_bf16(second) << 16 | v_bf16(first));
+}
+V_FN void v_store_pairs(void *p, v_i32 pairs) {
+    __builtin_memcpy(p, &pairs, 4);
+}
+V_FN void v_stream_pairs(void *p, v_i32 pairs) {
+    v_store_pairs(p, pairs);
 }
 
 V_FN v_f32 v_widen_f16(v_h16 h) {

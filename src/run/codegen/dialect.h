@@ -12,6 +12,9 @@ typedef struct ep_dialect {
     const char *round;  /* format of rounding: dtype name, expression */
     const char *number; /* format of a constant */
     bool one_part;      /* a reducing walk has no tail of its own */
+    bool bf16_words;    /* has v_gelu_..._of_bf16: for bf16 in, the same once rounded to bf16 */
+    /* Optional: whole steps of a walk over adjacent bf16 operands alone, in pairs of lanes. */
+    const struct ep_dialect *pairs;
     /* The text in front of all kernels of a file. */
     void (*preamble)(ep_text *t, ep_isa isa);
     /* From the head to where p0, p1 ... point at the item's row and `first`, `last` bound its inner elements. */

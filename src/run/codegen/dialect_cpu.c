@@ -37,6 +37,13 @@ static const char helpers[] =
     "EP_PUT(f32, v_stream, v_store)\n"
     "EP_PUT(bf16, v_stream_bf16, v_store_bf16)\n"
     "EP_PUT(f16, v_stream_f16, v_store_f16)\n"
+    "V_FN void ep_put_pairs(char *p, const v_f32 *x, int past_caches) {\n"
+    "    const v_i32 pairs = v_pairs_bf16(x[0], x[1]);\n"
+    "    if (past_caches)\n"
+    "        v_stream_pairs(p, pairs);\n"
+    "    else\n"
+    "        v_store_pairs(p, pairs);\n"
+    "}\n"
     "#define v_load_f32 v_load\n"
     "#define v_load_f32_n v_load_n\n"
     "#define v_store_f32 v_store\n"
@@ -166,16 +173,20 @@ static bool needs_tail(ep_isa isa) {
     return isa >= EP_ISA_AVX2; /* one lane has no tail */
 }
 
+static void whole_steps(ep_text *t, const ep_loop *l, const char *step) {
+    ep_text_printf(t, "        for (i = first; i + %s <= last; i += %s) {\n", step, step);
+    for (int k = 0, ahead = 0; k < l->operand_count && ahead < MOST_AHEAD; k++) {
+        const ep_loop_operand *o = &l->operands[k];
+        if (o->output || o->walk != EP_WALK_NEXT) continue;
+        ep_text_printf(t, "            __builtin_prefetch(p%d + i * %d + %d);\n", k, (int)ep_dtype_size(o->dtype),
+                       AHEAD);
+        ahead++;
+    }
+}
+
 static void walk_open(ep_text *t, const ep_loop *l, ep_isa isa, bool tail) {
     if (!tail) {
-        ep_text_add(t, "        for (i = first; i + V_LANES <= last; i += V_LANES) {\n");
-        for (int k = 0, ahead = 0; k < l->operand_count && ahead < MOST_AHEAD; k++) {
-            const ep_loop_operand *o = &l->operands[k];
-            if (o->output || o->walk != EP_WALK_NEXT) continue;
-            ep_text_printf(t, "            __builtin_prefetch(p%d + i * %d + %d);\n", k, (int)ep_dtype_size(o->dtype),
-                           AHEAD);
-            ahead++;
-        }
+        whole_steps(t, l, "V_LANES");
         return;
     }
     ep_text_printf(t, "        for (%s; i < last; i += V_LANES) {\n", needs_tail(isa) ? "" : "i = first");
@@ -214,6 +225,38 @@ static void store(ep_text *t, const ep_loop *l, const ep_stmt *s, const char *wh
     else
         ep_text_printf(t, "            v_store_%s%s(p%d + i * %d, %s%s);\n", type, tail ? "_n" : "", k,
                        (int)ep_dtype_size(o->dtype), what, tail ? ", m" : "");
+}
+
+/* In pairs: every step is two vectors, the elements of even and of odd number. */
+static void pairs_open(ep_text *t, const ep_loop *l, ep_isa isa, bool tail) {
+    (void)isa, (void)tail;
+    whole_steps(t, l, "2 * V_LANES");
+}
+
+static void pairs_load(ep_text *t, const ep_loop *l, const ep_stmt *s, int number, bool tail) {
+    (void)l, (void)number, (void)tail;
+    int k = s->operand;
+    ep_text_printf(t,
+                   "            const v_i32 q%d = v_load_pairs(p%d + i * 2);\n"
+                   "            const v_f32 x%d[2] = {v_first_bf16(q%d), v_second_bf16(q%d)};\n",
+                   k, k, k, k, k);
+}
+
+static void pairs_declare(ep_text *t, const ep_stmt *s) {
+    ep_text_printf(t, "            v_f32 y%d[2];\n", s->operand);
+}
+
+static void pairs_lanes(ep_text *t) {
+    ep_text_add(t, "            _Pragma(\"GCC unroll 2\") for (int k = 0; k < 2; k++) {\n");
+}
+
+static void pairs_end(ep_text *t) {
+    ep_text_add(t, "            }\n");
+}
+
+static void pairs_store(ep_text *t, const ep_loop *l, const ep_stmt *s, const char *what, bool tail) {
+    (void)l, (void)what, (void)tail;
+    ep_text_printf(t, "            ep_put_pairs(p%d + i * 2, y%d, past%d);\n", s->operand, s->operand, s->operand);
 }
 
 static void blocks_open(ep_text *t) {
@@ -263,12 +306,29 @@ static void reduce_end(ep_text *t, const ep_stmt *s, int number) {
     ep_text_printf(t, "        const v_f32 %s%d = v_set1(ep_%s_end(&acc%d));\n", word(s), number, word(s), number);
 }
 
+static const ep_dialect in_pairs = {
+    .vec = "v_f32",
+    .lane = "[k]",
+    .round = "v_round_%s(%s)",
+    .number = "K(%.9g)",
+    .bf16_words = true,
+    .walk_open = pairs_open,
+    .walk_close = walk_close,
+    .lanes_open = pairs_lanes,
+    .lanes_close = pairs_end,
+    .declare_store = pairs_declare,
+    .load = pairs_load,
+    .store = pairs_store,
+};
+
 const ep_dialect ep_dialect_cpu = {
     .name = "cpu",
     .vec = "v_f32",
     .lane = "",
     .round = "v_round_%s(%s)",
     .number = "K(%.9g)",
+    .bf16_words = true,
+    .pairs = &in_pairs,
     .preamble = preamble,
     .open = open_kernel,
     .close = close_kernel,

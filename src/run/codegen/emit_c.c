@@ -44,12 +44,38 @@ static void formula(const ep_dialect *d, const ep_loop *l, const ep_stmt *s, ep_
     }
 }
 
+static bool is_bf16(const ep_loop *l, int number) {
+    const ep_stmt *s = &l->stmts[number];
+    return (s->kind == EP_STMT_LOAD && l->operands[s->operand].dtype == EP_DTYPE_BF16) ||
+           (s->kind == EP_STMT_ROUND && s->dtype == EP_DTYPE_BF16);
+}
+
+/* Is the value only ever rounded to bf16, so that what it was before does not matter? */
+static bool becomes_bf16(const ep_loop *l, int number) {
+    for (int i = number + 1; i < l->stmt_count; i++) {
+        const ep_stmt *s = &l->stmts[i];
+        if (s->in[0] != number && s->in[1] != number && s->in[2] != number) continue;
+        bool rounds = (s->kind == EP_STMT_ROUND && s->dtype == EP_DTYPE_BF16) ||
+                      (s->kind == EP_STMT_STORE && l->operands[s->operand].dtype == EP_DTYPE_BF16);
+        if (!rounds) return false;
+    }
+    return true;
+}
+
+static bool has_bf16_word(const ep_dialect *d, const ep_loop *l, int number) {
+    const ep_stmt *s = &l->stmts[number];
+    return d->bf16_words && (s->op == EP_OP_GELU_TANH || s->op == EP_OP_GELU_ERF) && is_bf16(l, s->in[0]) &&
+           becomes_bf16(l, number);
+}
+
 static void computed(const ep_dialect *d, const ep_loop *l, int number, ep_text *t) {
     const ep_stmt *s = &l->stmts[number];
     char name[48], in[64];
     ep_text_printf(t, "const %s %s = ", d->vec, ep_emit_name(l, number, name));
     if (s->kind == EP_STMT_OP && s->op == EP_OP_SILU && d->one_part)
         ep_text_printf(t, "v_silu(%s)", use(d, l, s->in[0], in)); /* as that backend's eager kernel has it */
+    else if (s->kind == EP_STMT_OP && has_bf16_word(d, l, number))
+        ep_text_printf(t, "v_%s_of_bf16(%s)", ep_op_name(s->op), use(d, l, s->in[0], in));
     else if (s->kind == EP_STMT_OP)
         formula(d, l, s, t);
     if (s->kind == EP_STMT_CONST) ep_text_printf(t, d->number, s->number);
@@ -120,6 +146,17 @@ static void reducing_walk(const ep_dialect *d, const ep_loop *l, const bool *nee
     for_reductions(l, need, t, d->reduce_end);
 }
 
+/* Adjacent bf16 numbers and nothing else: then a step may take them in pairs. */
+static bool goes_in_pairs(const ep_loop *l, const bool *need) {
+    for (int i = 0; i < l->stmt_count; i++) {
+        const ep_stmt *s = &l->stmts[i];
+        if (!need[i] || (s->kind != EP_STMT_LOAD && s->kind != EP_STMT_STORE)) continue;
+        const ep_loop_operand *o = &l->operands[s->operand];
+        if (o->dtype != EP_DTYPE_BF16 || o->walk != EP_WALK_NEXT) return false;
+    }
+    return true;
+}
+
 static void walk(const ep_dialect *d, ep_isa isa, const ep_loop *l, int phase, ep_text *t) {
     bool need[EP_LOOP_STMTS], any = false, reduces = false;
     needed(l, phase, need);
@@ -132,9 +169,10 @@ static void walk(const ep_dialect *d, ep_isa isa, const ep_loop *l, int phase, e
         return;
     }
     for (int part = d->needs_tail(isa) ? 0 : 1; any && part < 2; part++) {
-        d->walk_open(t, l, isa, part == 1);
-        walk_body(d, l, need, part == 1, t);
-        d->walk_close(t, l);
+        const ep_dialect *by = part == 0 && d->pairs && goes_in_pairs(l, need) ? d->pairs : d;
+        by->walk_open(t, l, isa, part == 1);
+        walk_body(by, l, need, part == 1, t);
+        by->walk_close(t, l);
     }
 }
 

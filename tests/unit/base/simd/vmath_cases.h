@@ -217,6 +217,59 @@ static void halves(void **state) {
     }
 }
 
+/* Pairs hold what two vectors side by side hold, and are stored as they are. */
+static void pairs(void **state) {
+    (void)state;
+    uint64_t bits = 0;
+    while (bits < UINT64_C(1) << 32) {
+        float x[2 * V_LANES], first[V_LANES], second[V_LANES];
+        uint16_t h[2 * V_LANES], back[2 * V_LANES];
+        for (int i = 0; i < 2 * V_LANES; i++, bits += 65521u / 3) {
+            uint32_t u = (uint32_t)bits;
+            memcpy(&x[i], &u, 4);
+        }
+        for (int i = 0; i < V_LANES; i++) memcpy(&first[i], &x[2 * i], 4), memcpy(&second[i], &x[2 * i + 1], 4);
+        v_store_pairs(h, v_pairs_bf16(v_load(first), v_load(second)));
+        for (int i = 0; i < 2 * V_LANES; i++)
+            if (h[i] != plain_bf16(x[i])) fail_msg("bf16(%a) is 0x%04x", (double)x[i], h[i]);
+        v_i32 q = v_load_pairs(h);
+        v_store(first, v_first_bf16(q));
+        v_store(second, v_second_bf16(q));
+        for (int i = 0; i < 2 * V_LANES; i++) {
+            uint32_t u;
+            memcpy(&u, i % 2 ? &second[i / 2] : &first[i / 2], 4);
+            assert_int_equal(u, (uint32_t)h[i] << 16);
+        }
+        v_store_pairs(back, q);
+        assert_memory_equal(back, h, sizeof h);
+        for (int i = 0; i < V_LANES; i++) {
+            float want, got[V_LANES];
+            uint32_t u = (uint32_t)plain_bf16(first[i]) << 16;
+            v_store(got, v_round_bf16(v_load(first)));
+            memcpy(&want, &u, 4);
+            assert_memory_equal(&got[i], &want, 4);
+        }
+    }
+}
+
+/* All 65536: the gelus made for bf16 round to what the general ones round to. */
+static void gelus_of_bf16(void **state) {
+    (void)state;
+    for (uint32_t v = 0; v < 65536; v += V_LANES) {
+        uint16_t x[V_LANES], want[V_LANES], got[V_LANES];
+        for (uint32_t i = 0; i < V_LANES; i++) x[i] = (uint16_t)(v + i);
+        v_f32 a = v_load_bf16(x);
+        v_store_bf16(want, v_gelu_tanh(a));
+        v_store_bf16(got, v_gelu_tanh_of_bf16(a));
+        for (int i = 0; i < V_LANES; i++)
+            if (got[i] != want[i]) fail_msg("gelu_tanh(0x%04x) is 0x%04x and 0x%04x", x[i], want[i], got[i]);
+        v_store_bf16(want, v_gelu_erf(a));
+        v_store_bf16(got, v_gelu_erf_of_bf16(a));
+        for (int i = 0; i < V_LANES; i++)
+            if (got[i] != want[i]) fail_msg("gelu_erf(0x%04x) is 0x%04x and 0x%04x", x[i], want[i], got[i]);
+    }
+}
+
 static void tails(void **state) {
     (void)state;
     float x[V_LANES], back[V_LANES + 1];
@@ -262,6 +315,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sweep),      cmocka_unit_test(borders),
                                        cmocka_unit_test(specials),   cmocka_unit_test(halves),
                                        cmocka_unit_test(neighbours), cmocka_unit_test(same_bits),
-                                       cmocka_unit_test(tails),      cmocka_unit_test(min_max)};
+                                       cmocka_unit_test(tails),      cmocka_unit_test(min_max),
+                                       cmocka_unit_test(pairs),      cmocka_unit_test(gelus_of_bf16)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

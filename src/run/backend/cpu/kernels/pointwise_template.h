@@ -3,6 +3,7 @@
  *   SIZE        bytes an element
  *   FAMILY      the symbol of the table
  *   SUFFIX      "avx512_u64": ISA and tile, as in kernel names
+ *   PAIRS       for bf16
  * What bounds them: memory from some hundred KiB on (f32 add moves 12 bytes for one operation), the formula below. Four
  * vectors a turn keep enough loads in flight; the last turn is done with partial loads and stores. */
 #include <stdbool.h>
@@ -14,20 +15,53 @@
 
 enum { UNROLL = 4 };
 
-/* One loop over n elements. A, B, C: how operand vectors come to be at element i, whole and partial. */
-#define LOOP(f, A, B, C, A_N, B_N, C_N)                                                                                \
-    int64_t i = 0;                                                                                                     \
+#ifdef PAIRS
+/* The same once rounded to bf16, for less. */
+#define v_gelu_tanh v_gelu_tanh_of_bf16
+#define v_gelu_erf v_gelu_erf_of_bf16
+
+V_FN v_f32 load_part(const void *p, int half) { /* -1: a whole vector */
+    if (half < 0) return LOAD(p);
+    return half ? v_second_bf16(v_load_pairs(p)) : v_first_bf16(v_load_pairs(p));
+}
+/* Two vectors of a pair at a time: half of the widening, and one store for two. */
+#define TURNS(f, A, B, C)                                                                                              \
+    for (; i + UNROLL * V_LANES <= n; i += UNROLL * V_LANES) {                                                         \
+        v_i32 q[UNROLL / 2];                                                                                           \
+        _Pragma("GCC unroll 2") for (int u = 0; u < UNROLL / 2; u++) {                                                 \
+            int64_t j = i + u * 2 * V_LANES;                                                                           \
+            v_f32 r[2];                                                                                                \
+            (void)j;                                                                                                   \
+            _Pragma("GCC unroll 2") for (int half = 0; half < 2; half++) r[half] = f(A, B, C);                         \
+            q[u] = v_pairs_bf16(r[0], r[1]);                                                                           \
+        }                                                                                                              \
+        _Pragma("GCC unroll 2") for (int u = 0; u < UNROLL / 2; u++)                                                   \
+            v_store_pairs(OUT_AT(out, i + u * 2 * V_LANES), q[u]);                                                     \
+    }
+#else
+#define load_part(p, half) LOAD(p)
+#define TURNS PLAIN_TURNS
+#endif
+#define PLAIN_TURNS(f, A, B, C)                                                                                        \
     for (; i + UNROLL * V_LANES <= n; i += UNROLL * V_LANES) {                                                         \
         v_f32 r[UNROLL];                                                                                               \
         _Pragma("GCC unroll 4") for (int u = 0; u < UNROLL; u++) {                                                     \
             int64_t j = i + u * V_LANES;                                                                               \
+            enum { half = -1 };                                                                                        \
             (void)j;                                                                                                   \
             r[u] = f(A, B, C);                                                                                         \
         }                                                                                                              \
         _Pragma("GCC unroll 4") for (int u = 0; u < UNROLL; u++) STORE(OUT_AT(out, i + u * V_LANES), r[u]);            \
-    }                                                                                                                  \
+    }
+
+/* One loop over n elements. A, B, C: how operand vectors come to be at element i, whole and partial. */
+#define LOOP(f, A, B, C, A_N, B_N, C_N) LOOP_BY(TURNS, f, A, B, C, A_N, B_N, C_N)
+#define LOOP_BY(turns, f, A, B, C, A_N, B_N, C_N)                                                                      \
+    int64_t i = 0;                                                                                                     \
+    turns(f, A, B, C);                                                                                                 \
     for (; i + V_LANES <= n; i += V_LANES) {                                                                           \
         int64_t j = i;                                                                                                 \
+        enum { half = -1 };                                                                                            \
         (void)j;                                                                                                       \
         STORE(OUT_AT(out, i), f(A, B, C));                                                                             \
     }                                                                                                                  \
@@ -36,7 +70,7 @@ enum { UNROLL = 4 };
         STORE_N(OUT_AT(out, i), f(A_N, B_N, C_N), rest);                                                               \
     }
 
-#define RUN(k) LOAD(AT(in[k], j))
+#define RUN(k) load_part(AT(in[k], j), half)
 #define RUN_N(k) LOAD_N(AT(in[k], i), rest)
 #define COND_RUN v_load_bool((const char *)in[0] + j)
 #define COND_RUN_N v_load_bool_n((const char *)in[0] + i, rest)
@@ -72,15 +106,15 @@ V_FN v_f32 one_of(const void *p) { /* element 0 in all lanes */
             LOOP(first_of, x, NONE, NONE, x, NONE, NONE)                                                               \
         }                                                                                                              \
     }
-/* `where` is rare enough for one loop that chooses on the way. */
+/* `where` is rare enough for one loop that chooses on the way; its bytes do not lie in pairs. */
 #define KERNEL_3(name)                                                                                                 \
     static void run_##name(int64_t n, const void *const *in, const int *step, void *out) {                             \
         if (step[0] && step[1] && step[2]) {                                                                           \
-            LOOP(f_##name, COND_RUN, RUN(1), RUN(2), COND_RUN_N, RUN_N(1), RUN_N(2))                                   \
+            LOOP_BY(PLAIN_TURNS, f_##name, COND_RUN, RUN(1), RUN(2), COND_RUN_N, RUN_N(1), RUN_N(2))                   \
         } else {                                                                                                       \
             v_f32 x = v_set1(*(const unsigned char *)in[0]), y = one_of(in[1]), z = one_of(in[2]);                     \
-            LOOP(f_##name, step[0] ? COND_RUN : x, step[1] ? RUN(1) : y, step[2] ? RUN(2) : z,                         \
-                 step[0] ? COND_RUN_N : x, step[1] ? RUN_N(1) : y, step[2] ? RUN_N(2) : z)                             \
+            LOOP_BY(PLAIN_TURNS, f_##name, step[0] ? COND_RUN : x, step[1] ? RUN(1) : y, step[2] ? RUN(2) : z,         \
+                    step[0] ? COND_RUN_N : x, step[1] ? RUN_N(1) : y, step[2] ? RUN_N(2) : z)                          \
         }                                                                                                              \
     }
 
