@@ -49,7 +49,8 @@ typedef struct desk {
     float *sums;
     char *products;  /* for the hook: [product][block_rows][hook_panels * width] as the dtype */
     int64_t panel0;  /* first panel of the products that are there */
-    int64_t panel1;  /* end of this thread's panels in the block */
+    int64_t panel1;  /* end of this thread's panels in the block, or of a group of them */
+    int64_t group0;  /* first panel of that group */
     ep_tile waiting; /* the first row tile of a panel whose sums are done but not yet its result; sums NULL: none */
 } desk;
 
@@ -243,6 +244,15 @@ static void hand_tile(const job *j, const desk *d, int64_t m0, int64_t row, int 
         call_hook(j, d, m0, row, rows, panels);
 }
 
+/* The weights that are wanted once these chunks of a panel are done: the next panel's, or the next chunks of the group. */
+static const char *what_follows(const job *j, const desk *d, const ep_packed *w, int64_t panel, int64_t chunk0,
+                                int64_t chunks) {
+    int64_t chunk_bytes = 128 * j->row->half;
+    if (panel + 1 < d->panel1) return w->data + (panel + 1) * w->panel_bytes + chunk0 * chunk_bytes;
+    if (chunk0 + chunks < w->chunks) return w->data + d->group0 * w->panel_bytes + (chunk0 + chunks) * chunk_bytes;
+    return w->data + (panel + 1) * w->panel_bytes;
+}
+
 static void finish_tile(const job *j, const desk *d, int64_t m0, int64_t row, int rows, int64_t panel, int pack,
                         const float *sums) {
     if (j->hook_panels)
@@ -278,7 +288,8 @@ static void sweep_panel(const job *j, desk *d, int64_t m0, int64_t rows, int64_t
     const ep_tile waiting = d->waiting;
     for (int64_t i = 0; i < blocks; i++) {
         int64_t from = chunks * i / blocks, now = chunks * (i + 1) / blocks - from;
-        const char *a = d->x + from * r->mr * r->a_bytes, *at = b + from * chunk_bytes, *ahead = at + now * chunk_bytes;
+        const char *a = d->x + from * r->mr * r->a_bytes, *at = b + from * chunk_bytes;
+        const char *ahead = i + 1 < blocks ? at + now * chunk_bytes : what_follows(j, d, w, panel, chunk0, chunks);
         ep_sweep s = {.tiles = tiles, .chunks = now, .a = a, .b = at, .c = sums, .first = chunk0 + from == 0};
         s.a_tile = d->x_chunks * r->mr * r->a_bytes;
         s.ahead = ahead, s.lines = ahead + now * chunk_bytes <= end ? (int)ceil_div(chunk_bytes / 64, tiles) : 0;
@@ -315,14 +326,14 @@ static void sum_panel(const job *j, desk *d, int64_t m0, int64_t rows, int64_t p
     const char *b = w->data + panel * w->panel_bytes + chunk0 * chunk_bytes, *end = w->data + w->bytes;
     do {
         int64_t now = min64(chunks - done, r->block_chunks), bytes = now * chunk_bytes;
+        const char *next = done + now < chunks ? b + bytes : what_follows(j, d, w, panel, chunk0, chunks);
         bool last = chunk0 + done + now >= w->chunks;
         int lines = (int)ceil_div(chunk_bytes / 64, tiles);
         for (int64_t t = 0; t < tiles; t++) {
             int in_tile = (int)min64(r->mr, rows - t * r->mr);
-            const char *a = d->x + (t * d->x_chunks + done) * r->mr * r->a_bytes,
-                       *ahead = b + bytes + t * lines * 64 * now;
+            const char *a = d->x + (t * d->x_chunks + done) * r->mr * r->a_bytes, *ahead = next + t * lines * 64 * now;
             float *c = sums + t * r->mr * 2 * r->half;
-            bool fetch = ahead < b + 2 * bytes && ahead + lines * 64 * now <= end;
+            bool fetch = ahead < next + bytes && ahead + lines * 64 * now <= end;
             r->acc(in_tile, now, a, b, c, chunk0 + done == 0, ahead, fetch ? lines : 0);
             if (last) finish_tile(j, d, m0, t * r->mr, in_tile, panel, pack, c);
         }
@@ -366,6 +377,7 @@ static void run_block(const job *j, int64_t block, int64_t panel0, int64_t panel
     }
     for (int64_t g = panel0; g < panel1; g += j->group) {
         d.panel1 = min64(g + j->group, panel1);
+        d.group0 = g;
         for (int64_t c = 0; c < chunks; c += j->super) {
             int64_t now = min64(j->super, chunks - c);
             take_x(j, &d, m0, rows, c, now, scratch);

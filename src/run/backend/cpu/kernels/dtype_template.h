@@ -15,7 +15,11 @@ V_FN v_h16 v_low16(v_i32 q) {
     return (v_h16) __builtin_convertvector((v_u32)(q & 0xffff), v_u16);
 }
 V_FN v_i32 v_index16(v_h16 h) {
+#if V_LANES == 16 /* gcc makes four instructions of the general form */
+    return (v_i32)_mm512_cvtepu16_epi32((__m256i)h);
+#else
     return (v_i32) __builtin_convertvector((v_u16)h, v_u32);
+#endif
 }
 V_FN v_f32 v_gather(const float *table, v_i32 index) {
 #if V_LANES == 16
