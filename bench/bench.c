@@ -73,7 +73,8 @@ void bench_run(const bench_variant *v, int count, const bench_options *o, bench_
     memset(out, 0, sizeof *out * (size_t)count);
     for (int i = 0; i < count; i++) repeat[i] = calibrate(&v[i], seconds);
     for (int r = 0; r < rounds; r++) {
-        for (int i = 0; i < count; i++) {
+        for (int k = 0; k < count; k++) {
+            int i = r % 2 ? count - 1 - k : k; /* who comes after whom must not favour anybody */
             bool disturbed = true;
             for (int tries = 0; disturbed && tries < 6; tries++) {
                 times[i][r] = sample(&v[i], repeat[i], &disturbed);

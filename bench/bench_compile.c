@@ -1,6 +1,6 @@
 /* Compiled mode: what the first call costs and its parts, what a call costs while sizes shift, what guards and the plan
  * cost, and how near the generated kernels are to what the machine can do.
- *   bench_compile [--threads N] [--json] [first] [shift] [host] [kernels] [rows]
+ *   bench_compile [--threads N] [--json] [first] [shift] [settled] [host] [kernels] [rows]
  * Without a name: all. First calls and shifting sizes run in processes of their own, with a cache folder of their own.
  * Every output is compared with eager's; one that differs ends the program with exit 1. */
 #define _GNU_SOURCE
@@ -162,6 +162,30 @@ static void child_shift(const char *mode, const char *dir) {
     printf("%f %f\n", (double)(s.kernels_generated + s.kernels_from_disk), (double)s.eager_calls);
 }
 
+enum { PASSES = 4 };
+
+/* Prints ms of four passes over the same calls: eager twice (after the first nothing is touched for the first time),
+ * compiled with an empty cache, so that the compiler works beside the first calls, and eager again. */
+static void child_settled(const char *dir) {
+    ep_block *b = geglu(EP_DTYPE_BF16);
+    CHECK(ep_block_compile_with(b, &(ep_compile_options){.cache_dir = dir}));
+    ep_tensor *all = random_tensor(EP_DTYPE_BF16, 3, (int64_t[]){MOST_BATCH, SEQ, DIM}, 4, 1);
+    uint64_t from = state;
+    for (int pass = 0; pass < PASSES; pass++) {
+        state = from;
+        for (int i = 0; i < CALLS; i++) {
+            ep_tensor *x, *y;
+            CHECK(ep_tensor_slice(all, 0, 0, draw(), 1, NULL, &x));
+            printf("%f\n", timed(b, pass == 2 ? EP_MODE_COMPILED : EP_MODE_EAGER, x, &y) * 1e3);
+            ep_tensor_destroy(x);
+            ep_tensor_destroy(y);
+        }
+    }
+    ep_compile_stats s;
+    ep_compiled_stats(ep_block_compiled(b), &s);
+    printf("%f\n", (double)s.eager_calls);
+}
+
 /* ---- the first call ---- */
 
 static ep_status gelu_mul(ep_context *c, void *user, const ep_tensor *const *in, int n, ep_tensor **out, int m) {
@@ -291,6 +315,43 @@ static void shift(void) {
         line("  calls answered by eager", s[k].ms[CALLS + 1], "", "");
     }
     line("longest call, compiled by eager's longest", s[1].most / s[0].most, "x", "<= 1.5");
+}
+
+/* What compiling adds to single calls once memory and oneDNN's products are there: each call by the median of the second
+ * pass's eager calls of its size; eager's third pass tells what the machine alone does. */
+static void settled(void) {
+    static double ms[PASSES * CALLS + 1];
+    double usual[MOST_BATCH + 1] = {0}, same_size[CALLS];
+    int batch[CALLS];
+    char *dir = fresh_folder(), args[128];
+    state = 88172645463325252u;
+    for (int i = 0; i < CALLS; i++) batch[i] = draw();
+    snprintf(args, sizeof args, "settled %s", dir);
+    if (child(args, ms, PASSES * CALLS + 1) != PASSES * CALLS + 1) exit(1);
+    drop_folder(dir);
+    for (int b = 1; b <= MOST_BATCH; b++) {
+        int n = 0;
+        for (int i = 0; i < CALLS; i++)
+            if (batch[i] == b) same_size[n++] = ms[CALLS + i];
+        usual[b] = median(same_size, n);
+    }
+    title("the same calls in a process that has run them before by eager: each by eager's usual call of its size");
+    static const char *const names[] = {"", "eager, second pass", "compiled, empty cache", "eager, after it"};
+    for (int pass = 1; pass < PASSES; pass++) {
+        double ratio[CALLS], early[CALLS];
+        int during = pass == 2 ? (int)ms[PASSES * CALLS] : 0; /* the first calls, while the compiler worked */
+        char text[96];
+        for (int i = 0; i < CALLS; i++) ratio[i] = ms[pass * CALLS + i] / usual[batch[i]];
+        memcpy(early, ratio, sizeof early);
+        snprintf(text, sizeof text, "%s: p50", names[pass]);
+        line(text, median(ratio, CALLS), "x", "");
+        line("  p99", ratio[CALLS * 99 / 100], "x", pass == 2 ? "<= 1.5" : "");
+        line("  longest", ratio[CALLS - 1], "x", pass == 2 ? "<= 1.5" : "");
+        if (pass != 2) continue;
+        line("  calls answered by eager while the compiler worked", during, "", "");
+        line("    their median", median(early, during), "x", "");
+        if (during) line("    the longest of them", early[during - 1], "x", "<= 1.5");
+    }
 }
 
 /* ---- one compiled function and its eager twin ---- */
@@ -476,24 +537,34 @@ typedef struct problem {
 enum { CACHED_ROWS = 16 };
 
 /* The same code where memory costs nothing: few rows, in cache, on one thread. */
-static twin in_cache(const problem *p, ep_dtype dtype, ep_context *one, const char *dir) {
+static twin in_cache(const problem *p, ep_dtype dtype, ep_context *one, ep_specialize specialize, const char *dir) {
     ep_context *all = ctx;
     int64_t sizes[2] = {CACHED_ROWS, p->width};
     twin t = {.fn = p->fn, .count = p->count};
     ctx = one;
     for (int k = 0; k < p->count; k++) t.in[k] = random_tensor(dtype, 2, sizes, (uint64_t)k + 1, 1);
-    prepare(&t, p->name, EP_SPECIALIZE_GENERIC, dir);
+    prepare(&t, p->name, specialize, dir);
     ctx = all;
     return t;
 }
 
 static void shares(const problem *p, const bench_result *r) {
-    double memory = r[2].ratio < r[3].ratio ? r[2].ratio : r[3].ratio;
-    double compute = r[4].ratio * (double)p->rows / CACHED_ROWS / thread_count;
+    double memory = r[1].ratio < r[2].ratio ? r[1].ratio : r[2].ratio;
+    double compute = r[3].ratio * (double)p->rows / CACHED_ROWS / thread_count;
     line("share of the traffic bound (median ratio)", 100 * memory, "%", "");
     line("share of the compute bound (same code in cache)", 100 * compute, "%", "");
     line("share of the larger bound", 100 * (memory > compute ? memory : compute), "%", p->goal);
+}
+
+/* The two codes alone, in memory and on rows in cache: first the one, then the other in every round, in turn. */
+static void one_code(twin *generic, twin *fixed, twin *cached, twin *cached_fixed) {
+    bench_variant memory[] = {{"sizes free", run_compiled, generic, 0, 0}, {"static", run_compiled, fixed, 0, 0}};
+    bench_variant cache[] = {{"sizes free", run_compiled, cached, 0, 0}, {"static", run_compiled, cached_fixed, 0, 0}};
+    bench_result r[2];
+    bench_run(memory, 2, &(bench_options){.rounds = 61, .seconds = 0.025}, r);
     line("one code for every size by the static one", 100 * r[1].ratio, "%", ">= 97");
+    bench_run(cache, 2, &(bench_options){.rounds = 61, .seconds = 0.004}, r);
+    line("the same on 16 rows in cache, 1 thread", 100 * r[1].ratio, "%", ">= 97");
 }
 
 /* In memory of the context's, as a product's result would be. */
@@ -509,29 +580,32 @@ static void kernel(const problem *p, ep_dtype dtype, const char *dir) {
     double bytes = (double)(p->rows * p->width) * (double)ep_dtype_size(dtype), moved = bytes * (p->count + 1);
     ep_context *one;
     CHECK(ep_context_create(&(ep_context_options){.threads = 1}, NULL, &one));
-    twin generic = {.fn = p->fn, .count = p->count}, fixed = generic, cached = in_cache(p, dtype, one, dir);
+    twin generic = {.fn = p->fn, .count = p->count}, fixed = generic;
+    twin cached = in_cache(p, dtype, one, EP_SPECIALIZE_GENERIC, dir);
+    twin cached_fixed = in_cache(p, dtype, one, EP_SPECIALIZE_STATIC, dir);
     for (int k = 0; k < p->count; k++) fixed.in[k] = generic.in[k] = result_like(dtype, sizes, (uint64_t)k + 1);
     bool kept = prepare(&generic, p->name, EP_SPECIALIZE_GENERIC, dir);
     prepare(&fixed, p->name, EP_SPECIALIZE_STATIC, dir);
     traffic plain = make_traffic(bytes, generic.in, p->count), stream = plain;
     stream.stream = true;
     bench_variant v[] = {{"compiled, sizes free", run_compiled, &generic, moved, 0},
-                         {"compiled, static", run_compiled, &fixed, moved, 0},
                          {"the traffic alone", run_traffic, &plain, moved, 0},
                          {"the traffic alone, streaming stores", run_traffic, &stream, moved, 0},
                          {"16 rows in cache, 1 thread", run_compiled, &cached, 0, 0},
                          {"eager", run_eager, &generic, moved, 0}};
-    bench_result r[6];
-    bench_run(v, 6, &(bench_options){.rounds = 15, .seconds = 0.04}, r);
+    bench_result r[5];
+    bench_run(v, 5, &(bench_options){.rounds = 15, .seconds = 0.04}, r);
     char what[160];
     snprintf(what, sizeof what, "%s, %s [%lld, %lld], %d threads, %s kept", p->name, ep_dtype_name(dtype),
              (long long)p->rows, (long long)p->width, thread_count, kept ? "compiled" : "EAGER");
-    bench_print(stdout, form, what, r, 6);
+    bench_print(stdout, form, what, r, 5);
     shares(p, r);
+    one_code(&generic, &fixed, &cached, &cached_fixed);
     free(plain.out);
     ep_compiled_destroy(generic.compiled);
     ep_compiled_destroy(fixed.compiled);
     ep_compiled_destroy(cached.compiled);
+    ep_compiled_destroy(cached_fixed.compiled);
     for (int k = 0; k < p->count; k++) ep_tensor_destroy((ep_tensor *)(uintptr_t)generic.in[k]);
     ep_context_destroy(one);
 }
@@ -615,26 +689,28 @@ int main(int argc, char **argv) {
     thread_count = ep_cpu_get()->cores;
     const char *child_args[3] = {NULL, NULL, NULL};
     unsigned wanted = 0;
-    static const char *const names[] = {"first", "shift", "host", "kernels", "rows"};
+    static const char *const names[] = {"first", "shift", "host", "kernels", "rows", "settled"};
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) thread_count = atoi(argv[++i]);
         if (strcmp(argv[i], "--child") == 0) {
             for (int k = 0; k < 3 && i + 1 < argc; k++) child_args[k] = argv[++i];
             break;
         }
-        for (unsigned k = 0; k < 5; k++)
+        for (unsigned k = 0; k < 6; k++)
             if (strcmp(argv[i], names[k]) == 0) wanted |= 1u << k;
     }
     if (ep_context_create(&(ep_context_options){.threads = thread_count}, NULL, &ctx) != EP_OK) return 1;
     if (child_args[0]) {
         if (strcmp(child_args[0], "first") == 0 && child_args[1]) child_first(child_args[1]);
         if (strcmp(child_args[0], "shift") == 0 && child_args[2]) child_shift(child_args[1], child_args[2]);
+        if (strcmp(child_args[0], "settled") == 0 && child_args[1]) child_settled(child_args[1]);
         return 0; /* what was made ends with the process */
     }
-    if (!wanted) wanted = 31;
+    if (!wanted) wanted = 63;
     char *dir = fresh_folder();
     if (wanted & 1) first();
     if (wanted & 2) shift();
+    if (wanted & 32) settled();
     if (wanted & 4) host(dir);
     if (wanted & 8) kernels(dir);
     if (wanted & 16) rows(dir);

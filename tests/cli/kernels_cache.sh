@@ -14,6 +14,18 @@ name=$(grep -o 'epi_poi_[a-z0-9_]*' <<<"$list" | head -1)
 "$epi" kernels --show "$name" >"$EPILOGUE_CACHE_DIR/shown.c"
 grep -q "void $name(" "$EPILOGUE_CACHE_DIR/shown.c"
 ! grep -q '#include' "$EPILOGUE_CACHE_DIR/shown.c"
+# The source shown compiles by hand as it is, without a warning, for both dtypes and for any processor level.
+"$epi" run geglu --batch 1 --seq 8 --dim 32 --hidden 48 --dtype f32 --mode compiled >/dev/null
+for dtype in f32 bf16; do
+    "$epi" kernels --show "epi_poi_gelu_tanh_mul_$dtype" >"$EPILOGUE_CACHE_DIR/hand.c"
+    flags=()
+    grep -q 'V_LANES 8$' "$EPILOGUE_CACHE_DIR/hand.c" && flags=(-mavx2 -mfma -mf16c)
+    grep -q 'V_LANES 16$' "$EPILOGUE_CACHE_DIR/hand.c" && flags=(-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c)
+    cc -std=gnu17 -O2 -Wall -Wextra -Werror -ffp-contract=off "${flags[@]}" -c "$EPILOGUE_CACHE_DIR/hand.c" \
+        -o "$EPILOGUE_CACHE_DIR/hand.o"
+    nm "$EPILOGUE_CACHE_DIR/hand.o" | grep -q " T epi_poi_gelu_tanh_mul_$dtype"
+    rm "$EPILOGUE_CACHE_DIR/hand.c" "$EPILOGUE_CACHE_DIR/hand.o"
+done
 if "$epi" kernels --show no_such_kernel 2>/dev/null; then exit 1; fi
-"$epi" kernels --clear-cache | grep -q "1 entry removed"
+"$epi" kernels --clear-cache | grep -q "2 entries removed"
 "$epi" kernels --cache | grep -q "none yet"

@@ -80,6 +80,18 @@ for mode in eager compiled tuned; do grep -qE "^  $mode +" <<<"$out" || fail "$m
 # --vary times each call.
 out=$("$epi" run linear --batch 1 --seq 4 --dim 16 --vary batch=1..8)
 grep -qE "^  eager +" <<<"$out" || fail "vary shows no eager calls"
+# All policies; and the compiler steps aside where calls do not wait for it, and only there.
+printf '#!/bin/sh\nnice >>"%s"\nexec cc "$@"\n' "$work/niceness" >"$work/cc"
+chmod +x "$work/cc"
+out=$(EPILOGUE_CC=$work/cc EPILOGUE_CACHE_DIR=$work/vary "$epi" run geglu $small --mode eager,compiled --vary batch=1..2)
+for policy in "compiled  " "compiled, waiting" "compiled, static"; do
+    grep -qE "^  $policy +[0-9.]+ [mnu]s +[0-9.]+ [mnu]s +[0-9.]+ [mnu]s " <<<"$out" || fail "vary lacks '$policy': $out"
+done
+low=$(($(nice) + 5 > 19 ? 19 : $(nice) + 5))
+grep -qx "$(nice)" "$work/niceness" || fail "a compiler that is waited for steps aside: $(cat "$work/niceness")"
+rm "$work/niceness"
+EPILOGUE_CC=$work/cc EPILOGUE_CACHE_DIR=$work/vary "$epi" run geglu $small --mode compiled >/dev/null
+[ "$(cat "$work/niceness")" = "$low" ] || fail "no compiler stepped aside: $(cat "$work/niceness")"
 
 # Refusals: one sentence, exit 2.
 refuse() {

@@ -113,7 +113,7 @@ static void preamble(ep_text *t, ep_isa isa) {
 
 /* An output this large does not stay in the caches: it is stored past them, and the lines it would have displaced are
  * not read first. Measured on [8192, 3072]: f32 0.71 of the time, bf16 0.97 (docs/performance.md). */
-enum { STREAM_BYTES = 32 << 20, AHEAD = 2048, MOST_AHEAD = 8 };
+enum { STREAM_BYTES = 32 << 20, AHEAD = 4096, MOST_AHEAD = 8 };
 
 static bool streams(const ep_loop_operand *o) {
     return o->output && o->walk == EP_WALK_NEXT && ep_dtype_is_float(o->dtype);

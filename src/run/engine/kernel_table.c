@@ -1,16 +1,23 @@
 /* One worker thread a compiled function: emits the source, asks the disk cache, calls the compiler, loads, publishes. */
+#define _GNU_SOURCE
 #include "kernel_table.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/probe.h"
 #include "run/codegen/emit_c.h"
 
-enum { SMALL = 2048 }; /* elements: below this a kernel that runs row by row is fast enough */
+enum {
+    SMALL = 2048, /* elements: below this a kernel that runs row by row is fast enough */
+    ASIDE = 5     /* niceness of what nobody waits for */
+};
 
 ep_status ep_kernels_open(ep_context *ctx, const ep_compile_options *o, bool interpret, ep_kernel_table *t) {
     memset(t, 0, sizeof *t);
@@ -22,6 +29,7 @@ ep_status ep_kernels_open(ep_context *ctx, const ep_compile_options *o, bool int
     snprintf(t->arch, sizeof t->arch, "%s", ctx->backend.arch);
     t->isa = ep_cpu_get()->isa;
     t->limit_s = o->compiler_limit_s;
+    t->aside = o->wait != EP_WAIT_ALWAYS;
     t->interpret = interpret;
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->changed, NULL);
@@ -233,8 +241,16 @@ static void run_job(ep_kernel_table *t, ep_kernel_job *j) {
     end(p);
 }
 
+/* The compiler is this thread's child and inherits this. Where calls keep all cores busy it gets a fourth of one, and
+ * the calls most of it: seen, 1.15 times their usual time in place of 1.35, for as long as the code takes. */
+static void step_aside(void) {
+    id_t self = (id_t)syscall(SYS_gettid);
+    if (getpriority(PRIO_PROCESS, self) < ASIDE) setpriority(PRIO_PROCESS, self, ASIDE);
+}
+
 static void *work(void *user) {
     ep_kernel_table *t = user;
+    if (t->aside) step_aside();
     pthread_mutex_lock(&t->lock);
     for (;;) {
         while (!t->first && !t->stopping) pthread_cond_wait(&t->changed, &t->lock);

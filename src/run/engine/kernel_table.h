@@ -42,7 +42,7 @@ typedef struct ep_kernel_table {
     char arch[16];
     double limit_s;
     ep_cache *cache; /* NULL: none */
-    bool interpret;
+    bool interpret, aside;
 
     pthread_mutex_t lock;
     pthread_cond_t changed;

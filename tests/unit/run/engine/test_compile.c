@@ -1,5 +1,7 @@
 // ctest: threads
 /* Compiled functions: what is recorded, what is guarded, what is rebuilt and what is not. */
+#define _GNU_SOURCE
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -332,6 +334,51 @@ static void a_failed_guard_names_itself(void **state) {
     assert_int_equal(t.recompiles, 2);
     assert_non_null(strstr(ep_compiled_report(c), "input 0: dtype was f32, now bf16"));
     ep_tensor *all[] = {a, b, wide, turned, h, k, row};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) ep_tensor_destroy(all[i]);
+    ep_compiled_destroy(c);
+}
+
+/* As a viewer meets it: the failed guard with its old and new value lies inside the span of the guards, whose length is
+ * what looking and binding anew cost. */
+static void a_recording_shows_the_failed_guard_and_its_cost(void **state) {
+    (void)state;
+    ep_compile_options o = always();
+    ep_compiled *c;
+    ep_profile *p;
+    ep_trace *t;
+    ep_error err;
+    OK(ep_compile(ctx, gelu_plus, NULL, 2, 1, &o, &c));
+    ep_tensor *a = tensor(EP_DTYPE_F32, 2, (int64_t[]){80, 40}, 1),
+              *wide = tensor(EP_DTYPE_F32, 2, (int64_t[]){40, 80}, 3), *turned;
+    OK(ep_tensor_transpose(wide, 0, 1, NULL, &turned));
+    call_and_compare(c, gelu_plus, a, a);
+    OK(ep_profile_start(&(ep_profile_options){.active = 1, .repeat = 1}, &err, &p));
+    call_and_compare(c, gelu_plus, turned, a);
+    ep_profile_step(p);
+    OK(ep_profile_stop(p, &err, &t));
+    ep_event guards = {0}, failed = {0}, e;
+    for (size_t i = 0; i < ep_trace_count(t); i++) {
+        OK(ep_trace_event(t, i, &e));
+        if (strcmp(e.name, "guards") == 0) guards = e;
+        if (strcmp(e.name, "guard failed") == 0) failed = e;
+    }
+    assert_true(failed.ts_ns >= guards.ts_ns);
+    assert_true(guards.dur_ns > 0);
+    assert_true(failed.ts_ns + failed.dur_ns <= guards.ts_ns + guards.dur_ns);
+    char path[] = "/tmp/test_compile_trace_XXXXXX.json", text[200000];
+    int fd = mkstemps(path, 5);
+    assert_true(fd >= 0);
+    OK(ep_trace_write(t, path, &err));
+    close(fd); /* the writer puts a file of its own there */
+    fd = open(path, O_RDONLY);
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    unlink(path);
+    assert_true(n > 0);
+    text[n] = 0;
+    assert_non_null(strstr(text, "input 0: dim 1 was contiguous, now stride 80"));
+    ep_trace_destroy(t);
+    ep_tensor *all[] = {a, wide, turned};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) ep_tensor_destroy(all[i]);
     ep_compiled_destroy(c);
 }
@@ -774,6 +821,7 @@ int main(void) {
         cmocka_unit_test(a_new_batch_size_costs_no_compile),
         cmocka_unit_test(strides_of_dims_of_size_one_are_no_guards),
         cmocka_unit_test(a_failed_guard_names_itself),
+        cmocka_unit_test(a_recording_shows_the_failed_guard_and_its_cost),
         cmocka_unit_test(static_code_is_built_again_for_every_shape),
         cmocka_unit_test(the_rounding_between_is_kept),
         cmocka_unit_test(a_value_with_a_second_reader_is_kept),
