@@ -69,6 +69,7 @@ EP_API const char *ep_compiled_choice(const ep_compiled *c);
 typedef enum ep_answer {
     EP_ANSWER_UNDECIDED,
     EP_ANSWER_PLAN,     /* products, and generated kernels between them */
+    EP_ANSWER_POST_OPS, /* f32 steps behind a product done by the library that makes it */
     EP_ANSWER_EPILOGUE, /* generated kernels on the products' tiles, where they can be */
     EP_ANSWER_EAGER
 } ep_answer;

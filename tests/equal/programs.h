@@ -33,6 +33,8 @@ typedef enum kind {
     LINEAR,
     CAT,
     GATED,
+    TAIL,   /* a product that one op alone reads: a unary, or with a row, one value or another product */
+    PACKED, /* both halves of a product, one through a unary, multiplied */
     KINDS
 } kind;
 
@@ -60,6 +62,41 @@ static inline uint32_t next(rng *r) {
 }
 static inline int below(rng *r, int n) {
     return n > 0 ? (int)(next(r) % (uint32_t)n) : 0;
+}
+
+static const ep_op unary_ops[] = {EP_OP_NEG,   EP_OP_ABS,  EP_OP_EXP,       EP_OP_LOG,      EP_OP_SQRT,
+                                  EP_OP_RSQRT, EP_OP_TANH, EP_OP_ERF,       EP_OP_SIGMOID,  EP_OP_RELU,
+                                  EP_OP_SILU,  EP_OP_NEG,  EP_OP_GELU_TANH, EP_OP_GELU_ERF, EP_OP_ABS};
+static const ep_op binary_ops[] = {EP_OP_ADD, EP_OP_SUB, EP_OP_MUL, EP_OP_DIV, EP_OP_MINIMUM, EP_OP_MAXIMUM};
+
+static inline ep_status run_tail(ep_context *ctx, const instr *s, const ep_tensor *a, const ep_tensor *w,
+                                 ep_tensor **out) {
+    ep_tensor *t = NULL, *u = NULL, *r = NULL;
+    ep_status e = ep_linear(ctx, a, w, NULL, &t);
+    if (e == EP_OK && s->y % 4 == 0) e = ep_unary(ctx, unary_ops[s->x % 12], t, out);
+    if (e == EP_OK && s->y % 4 == 1) e = ep_neg(ctx, a, &u);
+    if (u && e == EP_OK) e = ep_linear(ctx, u, w, NULL, &r);
+    if (e == EP_OK && s->y % 4 == 2) e = ep_sum(ctx, w, 1, false, &r);
+    if (e == EP_OK && s->y % 4 == 3) e = ep_amax(ctx, w, 2, false, &r);
+    bool left = s->x < 6; /* the product on the left */
+    if (e == EP_OK && s->y % 4 != 0) e = ep_binary(ctx, binary_ops[s->x % 6], left ? t : r, left ? r : t, out);
+    ep_tensor_destroy(r);
+    ep_tensor_destroy(u);
+    ep_tensor_destroy(t);
+    return e;
+}
+
+static inline ep_status run_packed(ep_context *ctx, const instr *s, const ep_tensor *a, const ep_tensor *w,
+                                   ep_tensor **out) {
+    ep_tensor *t[4] = {NULL};
+    int64_t n = ep_tensor_ndim(w) ? ep_tensor_size(w, 0) : 0;
+    if (n < 2 || n % 2) return EP_ERROR_SHAPE;
+    ep_status e = ep_linear(ctx, a, w, NULL, &t[0]);
+    for (int i = 0; e == EP_OK && i < 2; i++) e = ep_chunk(ctx, t[0], ep_tensor_ndim(t[0]) - 1, 2, i, &t[1 + i]);
+    if (e == EP_OK) e = ep_unary(ctx, unary_ops[s->x % 12], t[1], &t[3]);
+    if (e == EP_OK) e = ep_mul(ctx, t[3], t[2], out);
+    for (int i = 0; i < 4; i++) ep_tensor_destroy(t[i]);
+    return e;
 }
 
 static inline ep_status run_instr(ep_context *ctx, const instr *s, const ep_tensor *const *v, ep_tensor **out) {
@@ -104,6 +141,8 @@ static inline ep_status run_instr(ep_context *ctx, const instr *s, const ep_tens
     case LINEAR: return ep_linear(ctx, a, b, NULL, out);
     case CAT: return ep_cat(ctx, (const ep_tensor *const[]){a, b}, 2, s->x % (n ? n : 1), out);
     case GATED: return ep_gated(ctx, (ep_act)(s->x % EP_ACT_COUNT), a, b, out);
+    case TAIL: return run_tail(ctx, s, a, b, out);
+    case PACKED: return run_packed(ctx, s, a, b, out);
     default: return EP_ERROR_INVALID_ARGUMENT;
     }
 }
@@ -208,15 +247,11 @@ static inline void other_size(rng *r, shapes *s) {
         if (k != 2 && s->ndim[k] == s->ndim[0] && s->sizes[k][0] == old) s->sizes[k][0] = now;
 }
 
-static const ep_op unary_ops[] = {EP_OP_NEG,   EP_OP_ABS,  EP_OP_EXP,       EP_OP_LOG,      EP_OP_SQRT,
-                                  EP_OP_RSQRT, EP_OP_TANH, EP_OP_ERF,       EP_OP_SIGMOID,  EP_OP_RELU,
-                                  EP_OP_SILU,  EP_OP_NEG,  EP_OP_GELU_TANH, EP_OP_GELU_ERF, EP_OP_ABS};
-static const ep_op binary_ops[] = {EP_OP_ADD, EP_OP_SUB, EP_OP_MUL, EP_OP_DIV, EP_OP_MINIMUM, EP_OP_MAXIMUM};
-
 static inline instr random_instr(rng *r, int values) {
-    static const kind weights[] = {UNARY,  UNARY,     UNARY,   UNARY,      BINARY,   BINARY, BINARY, BINARY, BINARY,
-                                   WHERE,  TRANSPOSE, SLICE,   CHUNK,      FLATTEN,  COLUMN, EXPAND, COPY,   CAST,
-                                   REDUCE, REDUCE,    SOFTMAX, LAYER_NORM, RMS_NORM, LINEAR, CAT,    GATED};
+    static const kind weights[] = {UNARY,  UNARY, UNARY,     UNARY,  BINARY,  BINARY,     BINARY,   BINARY,
+                                   BINARY, WHERE, TRANSPOSE, SLICE,  CHUNK,   FLATTEN,    COLUMN,   EXPAND,
+                                   COPY,   CAST,  REDUCE,    REDUCE, SOFTMAX, LAYER_NORM, RMS_NORM, LINEAR,
+                                   CAT,    GATED, TAIL,      TAIL,   PACKED};
     instr s = {.kind = weights[below(r, (int)(sizeof weights / sizeof *weights))]};
     if (getenv("EP_NO_RED") && (s.kind == REDUCE || s.kind == SOFTMAX || s.kind == LAYER_NORM || s.kind == RMS_NORM))
         s.kind = UNARY;
@@ -229,7 +264,8 @@ static inline instr random_instr(rng *r, int values) {
     if (s.kind == UNARY) s.op = unary_ops[below(r, (int)(sizeof unary_ops / sizeof *unary_ops))];
     if (s.kind == BINARY) s.op = binary_ops[below(r, (int)(sizeof binary_ops / sizeof *binary_ops))];
     if (s.kind == WHERE) s.c = 3;
-    if (s.kind == LAYER_NORM || s.kind == RMS_NORM || s.kind == LINEAR) s.b = s.c = 2;
+    if (s.kind == LAYER_NORM || s.kind == RMS_NORM || s.kind == LINEAR || s.kind == TAIL || s.kind == PACKED)
+        s.b = s.c = 2;
     return s;
 }
 

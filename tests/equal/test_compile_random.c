@@ -49,6 +49,7 @@ static bool holds(ep_context *ctx, const program *p, ep_tensor **in, char *why, 
     ep_compiled *c;
     if (ep_compile_with(ctx, run_program, (void *)(uintptr_t)p, MOST_GIVEN, p->outs, NULL, true, &c) != EP_OK)
         return false;
+    c->steps_always = true;
     bool ok = agrees(ctx, c, p, in, why, size);
     ep_compiled_destroy(c);
     return ok;
@@ -109,7 +110,7 @@ static void random_graphs_are_eager_bit_for_bit(void **state) {
     print_message("seed %llu, %llu graphs\n", (unsigned long long)seed, (unsigned long long)graphs);
     ep_context *ctx;
     assert_int_equal(ep_context_create(&(ep_context_options){.threads = 1}, NULL, &ctx), EP_OK);
-    int64_t groups = 0, ops = 0, calls = 0, captures = 0;
+    int64_t groups = 0, ops = 0, calls = 0, captures = 0, stepped = 0;
     for (uint64_t n = 0; n < graphs; n++) {
         rng r = {seed * 0x9e3779b97f4a7c15u + n * 0xda942042e4dd58b5u + 1};
         for (int i = 0; i < 8; i++) next(&r);
@@ -125,6 +126,7 @@ static void random_graphs_are_eager_bit_for_bit(void **state) {
         }
         ep_compiled *c;
         assert_int_equal(ep_compile_with(ctx, run_program, &p, MOST_GIVEN, p.outs, NULL, true, &c), EP_OK);
+        c->steps_always = true; /* chains behind products are done by gemm where they can be */
         for (int size = 0; size < SIZES; size++) {
             if (!agrees(ctx, c, &p, in, why, sizeof why)) {
                 ep_compiled_destroy(c);
@@ -133,6 +135,7 @@ static void random_graphs_are_eager_bit_for_bit(void **state) {
                 fail_msg("graph %llu, sizes %d: %s (EP_SEED=%llu)", (unsigned long long)n, size, why,
                          (unsigned long long)seed);
             }
+            stepped += c->last && c->last->stepped;
             drop(in, MOST_GIVEN);
             other_size(&r, &s);
             make_inputs(&r, &s, in);
@@ -146,6 +149,8 @@ static void random_graphs_are_eager_bit_for_bit(void **state) {
     }
     print_message("%lld ops, %lld kernels, %lld calls of other sizes, %lld of them without a capture\n", (long long)ops,
                   (long long)groups, (long long)(calls - (int64_t)graphs), (long long)(calls - captures));
+    print_message("%lld calls had steps done by gemm\n", (long long)stepped);
+    assert_true(stepped > (int64_t)graphs / 200);
     assert_true(calls - captures > (int64_t)graphs / 20); /* else symbols were not tested */
     assert_true(groups > (int64_t)graphs / 4);            /* else nothing was tested */
     ep_context_destroy(ctx);
@@ -195,7 +200,7 @@ static void one_bundle(ep_context *ctx, rng *r, int64_t *kernels) {
     ep_compiled *c;
     ep_compile_options o = {.wait = EP_WAIT_ALWAYS, .no_disk_cache = true};
     assert_int_equal(ep_compile(ctx, run_bundle, &b, TOGETHER * MOST_GIVEN, outs, &o, &c), EP_OK);
-    c->no_choice = true;
+    c->no_choice = c->steps_always = true;
     ep_tensor *x[64] = {NULL}, *y[64] = {NULL};
     const ep_tensor *const *inputs = (const ep_tensor *const *)in;
     assert_int_equal(run_bundle(ctx, &b, inputs, TOGETHER * MOST_GIVEN, x, outs), EP_OK);

@@ -108,6 +108,16 @@ static void sketch_plan(sketch *s) {
     add_unit(s, true, linear_work(s, q->hidden, s->out));
 }
 
+/* Without an activation the gate's product is multiplied before its only store. */
+static void sketch_post_ops(sketch *s) {
+    sketch_plan(s);
+    if (s->count != 4 || s->q->act != EP_ACT_NONE) return;
+    int64_t middle = s->rows * s->q->hidden * (int64_t)ep_dtype_size(s->q->dtype);
+    fold(&s->units[1].work, s->units[2].work, middle);
+    s->units[2] = s->units[3];
+    s->count = 3;
+}
+
 /* Two kernels: what follows the first GEMM is done on its tiles. */
 static void sketch_tuned(sketch *s) {
     const ep_block_request *q = s->q;
@@ -214,6 +224,7 @@ static sketch_fn find_ways(const ep_block_request *q, sketch_fn *epilogue, sketc
     static const sketch_fn by_mode[EP_MODE_COUNT] = {sketch_eager, sketch_plan, sketch_tuned};
     static const sketch_fn by_answer[] = {[EP_ANSWER_UNDECIDED] = sketch_plan,
                                           [EP_ANSWER_PLAN] = sketch_plan,
+                                          [EP_ANSWER_POST_OPS] = sketch_post_ops,
                                           [EP_ANSWER_EPILOGUE] = sketch_tuned,
                                           [EP_ANSWER_EAGER] = sketch_eager};
     *epilogue = *eager = NULL;

@@ -13,9 +13,18 @@
 
 typedef struct ep_backend ep_backend;
 
+/* A step after the product: v = op(v, other), rounded to f32. */
+enum { EP_GEMM_THEN = 4 };
+typedef struct ep_gemm_then {
+    ep_op op; /* ADD, SUB, MUL or DIV */
+    const void *other;
+    int64_t row, col; /* its strides in elements; 0: the same for all rows, or all columns. It does not overlap out */
+} ep_gemm_then;
+
 /* out[b,m,n] = epilogue(alpha * sum_k a[b,m,k] w[b,k,n] + beta * c[m,n]); strides in elements, any value >= 0.
  * Epilogue: + bias[n], act, + residual[m,n], one rounding to out_dtype. Where rounding is EAGER, what eager would have
- * stored is rounded to out_dtype as well: the sum (with bias) before act, and what the residual is added to. */
+ * stored is rounded to out_dtype as well: the sum (with bias) before act, and what the residual is added to. Last come
+ * the steps of `then`, of f32 products of one batch, where the backend's gemm_then says that it does them. */
 typedef struct ep_gemm {
     int64_t batch, m, n, k;
     ep_dtype dtype, out_dtype;
@@ -32,6 +41,8 @@ typedef struct ep_gemm {
     double alpha, beta;
     ep_act act;
     ep_rounding rounding;
+    int then_count;
+    ep_gemm_then then[EP_GEMM_THEN];
 } ep_gemm;
 
 /* Packed weights of a tuned block: opaque to the engine. */
@@ -123,6 +134,7 @@ typedef struct ep_backend_ops {
                            ep_error *err);
     ep_status (*copy)(ep_backend *b, const ep_tensor *in, ep_tensor *out, ep_error *err); /* strided, casting */
     ep_status (*gemm)(ep_backend *b, const ep_gemm *g, ep_error *err);
+    bool gemm_then; /* gemm does steps after the product, in the library's own pass where it has one */
     /* SUM, MEAN, AMAX over the last attr->dims; SOFTMAX, LAYER_NORM, RMS_NORM over the last dim. */
     ep_status (*reduce)(ep_backend *b, ep_op op, const ep_attr *attr, const ep_tensor *x, ep_tensor *out,
                         ep_error *err);

@@ -75,7 +75,11 @@ static bool may_attach(const ep_compiled *c) {
 
 /* Lone ops are kernels of eager's, so they need code as epilogues only. */
 static bool needs_code(const ep_compiled *c, const ep_binding *b, size_t group) {
-    return !b->from->captured.graph->groups[group].lone || may_attach(c);
+    const ep_graph *g = b->from->captured.graph;
+    bool is_epilogue = false;
+    for (size_t i = 0; i < g->node_count; i++)
+        is_epilogue |= !g->nodes[i].dead && g->nodes[i].gemm.epilogue == (int32_t)group;
+    return !g->groups[group].lone || (may_attach(c) && is_epilogue);
 }
 
 /* Kernels that the plan without epilogues cannot do without. */
@@ -294,10 +298,10 @@ ep_status ep_binding_attach(ep_compiled *c, ep_binding *b) {
         }
     if (b->attach == EP_ATTACH_NONE) return EP_OK;
     EP_TRY(set_sizes(c, b));
-    EP_TRY(ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, c->kernels.interpret, b->attaches,
-                         b->attach_count, &b->attached));
+    ep_plan_ways ways = {.interpret = c->kernels.interpret, .attached = b->attaches, .attached_count = b->attach_count};
+    EP_TRY(ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, &ways, &b->attached));
     b->attach = EP_ATTACH_READY;
-    if (!b->choice->attaches && !c->no_choice) ep_choice_reopen(b->choice);
+    if (!c->no_choice) ep_choice_offer(b->choice, EP_RUN_ATTACHED);
     return EP_OK;
 }
 
@@ -317,8 +321,13 @@ ep_status ep_binding_advance(ep_compiled *c, ep_binding *b) {
         b->loops[i].name = b->kernels[i]->loop.name;
     }
     EP_TRY(set_sizes(c, b));
-    EP_TRY(
-        ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, c->kernels.interpret, NULL, 0, &b->plan));
+    ep_plan_ways ways = {.interpret = c->kernels.interpret};
+    EP_TRY(ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, &ways, &b->plan));
+    if (c->ctx->ops.gemm_then && (!c->no_choice || c->steps_always) && ep_plan_has_steps(b->from->captured.graph)) {
+        ways.steps = true;
+        EP_TRY(ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, &ways, &b->stepped));
+        if (!c->no_choice) ep_choice_offer(b->choice, EP_RUN_STEPPED);
+    }
     ep_plan_destroy(b->meanwhile);
     b->meanwhile = NULL;
     b->state = EP_BINDING_READY;
@@ -331,7 +340,8 @@ ep_status ep_binding_interpret(ep_compiled *c, ep_binding *b) {
     for (size_t i = 0; i < b->kernel_count; i++)
         if (b->kernels[i]) b->loops[i].name = b->kernels[i]->loop.name;
     EP_TRY(set_sizes(c, b));
-    return ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, true, NULL, 0, &b->meanwhile);
+    return ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, &(ep_plan_ways){.interpret = true},
+                         &b->meanwhile);
 }
 
 ep_status ep_compiled_bind(ep_compiled *c, const ep_tensor *const *inputs, ep_binding **out) {

@@ -1,4 +1,4 @@
-/* Samples in turn until both have enough; a compiled plan that seems to lose is looked at longer before it is dropped. */
+/* Samples in turn until all ways have enough; a compiled plan that seems to lose is looked at longer before it is dropped. */
 #include "choice.h"
 
 #include <stdio.h>
@@ -10,26 +10,32 @@ enum { WARM = 1, ENOUGH = 4, DOUBT = 12 };
 
 void ep_choice_settle(ep_choice *c, const char *why) {
     c->decided = true;
-    c->keep_eager = false;
+    c->kept = EP_RUN_COMPILED;
     snprintf(c->why, sizeof c->why, "%s", why);
 }
 
-void ep_choice_reopen(ep_choice *c) {
-    c->attaches = true;
-    c->decided = c->keep_eager = c->keep_attached = false;
+void ep_choice_offer(ep_choice *c, ep_runner who) {
+    if (c->offered[who]) return;
+    c->offered[who] = true;
+    c->decided = false;
     memset(c->count, 0, sizeof c->count);
 }
 
-static int runners(const ep_choice *c) {
-    return c->attaches ? EP_RUNNERS : EP_RUN_ATTACHED;
+void ep_choice_refuse(ep_choice *c, const char *why) {
+    c->refused = why;
+}
+
+static bool takes_part(const ep_choice *c, ep_runner who) {
+    if (who == EP_RUN_STEPPED && c->refused) return false;
+    return who == EP_RUN_COMPILED || who == EP_RUN_EAGER || c->offered[who];
 }
 
 ep_runner ep_choice_next(const ep_choice *c) {
-    if (c->decided) return c->keep_eager ? EP_RUN_EAGER : c->keep_attached ? EP_RUN_ATTACHED : EP_RUN_COMPILED;
-    int next = 0;
-    for (int i = 1; i < runners(c); i++)
-        if (c->count[i] < c->count[next]) next = i;
-    return (ep_runner)next;
+    if (c->decided) return c->kept;
+    ep_runner next = EP_RUN_COMPILED;
+    for (ep_runner i = 0; i < EP_RUNNERS; i++)
+        if (takes_part(c, i) && c->count[i] < c->count[next]) next = i;
+    return next;
 }
 
 static void say_time(ep_text *t, const char *who, int64_t ns) {
@@ -37,36 +43,58 @@ static void say_time(ep_text *t, const char *who, int64_t ns) {
     ep_text_printf(t, "%s %.2f %s", who, (double)ns * (ms ? 1e-6 : 1e-3), ms ? "ms" : "us");
 }
 
+static void say_way(ep_text *t, const ep_choice *c) {
+    bool attached = c->offered[EP_RUN_ATTACHED], stepped = c->offered[EP_RUN_STEPPED];
+    if (c->kept == EP_RUN_ATTACHED)
+        ep_text_add(t, "its pointwise kernel is the products' epilogue; ");
+    else if (c->kept == EP_RUN_STEPPED)
+        ep_text_add(t, "its pointwise steps ride in the products (oneDNN post-ops); ");
+    else if (c->refused)
+        ep_text_printf(t, "oneDNN post-ops are out: %s; ", c->refused);
+    else if (attached && stepped)
+        ep_text_add(t, "neither an epilogue of the products nor post-ops were faster; ");
+    else if (attached || stepped)
+        ep_text_printf(t, "%s not faster; ", attached ? "an epilogue of the products was" : "oneDNN post-ops were");
+}
+
 static void say_why(ep_choice *c, int samples) {
+    bool attached = c->offered[EP_RUN_ATTACHED], stepped = c->offered[EP_RUN_STEPPED] && !c->refused;
     ep_text t = {c->why, 0, sizeof c->why, false};
-    ep_text_printf(&t, "%s kept for 2^%d to 2^%d elements: ", c->keep_eager ? "eager" : "compiled", c->size_class,
-                   c->size_class + 1);
-    if (c->attaches)
-        ep_text_printf(&t, "%s; ",
-                       c->keep_attached ? "its pointwise kernel is the products' epilogue"
-                                        : "an epilogue of the products was not faster");
-    if (c->attaches) say_time(&t, "with epilogue", c->best_ns[EP_RUN_ATTACHED]);
-    say_time(&t, c->attaches ? ", without" : "compiled", c->best_ns[EP_RUN_COMPILED]);
+    ep_text_printf(&t, "%s kept for 2^%d to 2^%d elements: ", c->kept == EP_RUN_EAGER ? "eager" : "compiled",
+                   c->size_class, c->size_class + 1);
+    say_way(&t, c);
+    if (attached) say_time(&t, "with epilogue", c->best_ns[EP_RUN_ATTACHED]);
+    if (stepped) say_time(&t, attached ? ", with post-ops" : "with post-ops", c->best_ns[EP_RUN_STEPPED]);
+    say_time(&t, attached || stepped ? ", without" : "compiled", c->best_ns[EP_RUN_COMPILED]);
     say_time(&t, ", eager", c->best_ns[EP_RUN_EAGER]);
     ep_text_printf(&t, " (best of %d)", samples);
 }
 
-/* The epilogue has to be worth its packed weights. */
+/* The fastest of the compiled ways. An epilogue has to be worth its packed weights. */
+static ep_runner best_compiled(const ep_choice *c) {
+    ep_runner best = EP_RUN_COMPILED;
+    double least = (double)c->best_ns[best];
+    if (takes_part(c, EP_RUN_STEPPED) && (double)c->best_ns[EP_RUN_STEPPED] < 0.99 * least) {
+        best = EP_RUN_STEPPED;
+        least = (double)c->best_ns[best];
+    }
+    return takes_part(c, EP_RUN_ATTACHED) && (double)c->best_ns[EP_RUN_ATTACHED] < 0.97 * least ? EP_RUN_ATTACHED
+                                                                                                : best;
+}
+
 void ep_choice_sample(ep_choice *c, ep_runner who, int64_t ns) {
     if (c->decided) return;
     int n = c->count[who]++;
     if (n < WARM) return; /* the first call of anything pays for what later ones do not */
     if (n == WARM || ns < c->best_ns[who]) c->best_ns[who] = ns;
-    int least = c->count[0];
-    for (int i = 1; i < runners(c); i++) least = c->count[i] < least ? c->count[i] : least;
+    int least = c->count[EP_RUN_COMPILED];
+    for (ep_runner i = 0; i < EP_RUNNERS; i++)
+        if (takes_part(c, i) && c->count[i] < least) least = c->count[i];
     if (least < ENOUGH + WARM) return;
-    double compiled = (double)c->best_ns[EP_RUN_COMPILED], eager = (double)c->best_ns[EP_RUN_EAGER];
-    bool attached = c->attaches && (double)c->best_ns[EP_RUN_ATTACHED] < 0.97 * compiled;
-    if (attached) compiled = (double)c->best_ns[EP_RUN_ATTACHED];
-    bool loses = compiled > eager * 1.05 + 100;
+    ep_runner best = best_compiled(c);
+    bool loses = (double)c->best_ns[best] > (double)c->best_ns[EP_RUN_EAGER] * 1.05 + 100;
     if (loses && least < DOUBT + WARM) return;
     c->decided = true;
-    c->keep_eager = loses;
-    c->keep_attached = attached && !loses;
+    c->kept = loses ? EP_RUN_EAGER : best;
     say_why(c, least - WARM);
 }

@@ -2,6 +2,7 @@
  * code is being built. */
 #include "compile.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,16 +93,57 @@ static ep_status run_plan(ep_compiled *c, const ep_binding *b, const ep_tensor *
     return run_this(c, b->plan, inputs, outputs);
 }
 
+static const ep_plan *plan_of(const ep_binding *b, ep_runner who) {
+    const ep_plan *other = who == EP_RUN_ATTACHED ? b->attached : who == EP_RUN_STEPPED ? b->stepped : NULL;
+    return other ? other : b->plan;
+}
+
+/* The library's steps must round as the plan's kernels do. Its code is chosen by shape, so it is looked at, once. */
+static bool same_bits(const ep_tensor *a, const ep_tensor *b) {
+    const char *x = a->data, *y = b->data;
+    int64_t size = (int64_t)ep_dtype_size(a->dtype), last;
+    if (a->numel == 0) return true;
+    if (ep_stride_max_offset(a->ndim, a->sizes, a->strides, NULL, &last) != EP_OK) return false;
+    if (last + 1 != a->numel || memcmp(a->strides, b->strides, sizeof *a->strides * (size_t)a->ndim)) return false;
+    if (a->dtype != EP_DTYPE_F32) return memcmp(x, y, (size_t)(a->numel * size)) == 0;
+    for (int64_t i = 0; i < a->numel; i++) {
+        float f[2];
+        memcpy(&f[0], x + i * 4, 4);
+        memcpy(&f[1], y + i * 4, 4);
+        if (memcmp(&f[0], &f[1], 4) != 0 && (!isnan(f[0]) || !isnan(f[1]))) return false;
+    }
+    return true;
+}
+
+static ep_status check_steps(ep_compiled *c, ep_binding *b, const ep_tensor *const *inputs, ep_tensor **outputs) {
+    ep_tensor *plain[EP_PLAN_OUTPUTS];
+    bool same = true;
+    EP_TRY(run_plan(c, b, inputs, plain));
+    ep_status s = run_this(c, b->stepped, inputs, outputs);
+    for (int i = 0; i < c->output_count; i++) {
+        same = same && s == EP_OK && same_bits(plain[i], outputs[i]);
+        ep_tensor_destroy(plain[i]);
+    }
+    if (s == EP_OK && !same) ep_choice_refuse(b->choice, "they gave other bits");
+    return s;
+}
+
 /* Under `fewest` eager's answer is another one, so it is only timed and thrown away. */
 static ep_status run_undecided(ep_compiled *c, ep_binding *b, const ep_tensor *const *inputs, ep_tensor **outputs) {
     ep_runner who = ep_choice_next(b->choice);
     bool shadow = who == EP_RUN_EAGER && c->ctx->rounding != EP_ROUNDING_EAGER;
     if (ep_probe_get()) return run_plan(c, b, inputs, outputs); /* recorded calls say nothing about unrecorded ones */
+    bool fresh = who == EP_RUN_STEPPED && b->choice->count[who] == 0 && b->stepped;
+    if (fresh && c->ctx->device.kind == EP_DEVICE_CPU) {
+        EP_TRY(check_steps(c, b, inputs, outputs));
+        ep_choice_sample(b->choice, who, 0); /* the warming one */
+        return EP_OK;
+    }
     int64_t start = ep_clock_ns();
     if (who == EP_RUN_EAGER)
         EP_TRY(run_eager(c, inputs, outputs));
     else
-        EP_TRY(run_this(c, who == EP_RUN_ATTACHED && b->attached ? b->attached : b->plan, inputs, outputs));
+        EP_TRY(run_this(c, plan_of(b, who), inputs, outputs));
     EP_TRY(c->ctx->ops.sync(&c->ctx->backend, &c->ctx->err));
     ep_choice_sample(b->choice, who, ep_clock_ns() - start);
     if (!shadow) return EP_OK;
@@ -150,8 +192,9 @@ static ep_status answer(ep_compiled *c, ep_binding *b, const ep_tensor *const *i
     if (b->state != EP_BINDING_READY) return answer_without_code(c, b, inputs, outputs);
     if (b->attach < EP_ATTACH_NONE || b->attach == EP_ATTACH_PENDING) EP_TRY(ep_binding_attach(c, b));
     if (!b->choice->decided) return run_undecided(c, b, inputs, outputs);
-    if (b->choice->keep_eager && !(c->ctx->rounding != EP_ROUNDING_EAGER)) return run_eager(c, inputs, outputs);
-    const ep_plan *plan = b->attached && (b->choice->keep_attached || c->attach_always) ? b->attached : b->plan;
+    ep_runner kept = c->attach_always ? EP_RUN_ATTACHED : c->steps_always ? EP_RUN_STEPPED : b->choice->kept;
+    if (kept == EP_RUN_EAGER && c->ctx->rounding == EP_ROUNDING_EAGER) return run_eager(c, inputs, outputs);
+    const ep_plan *plan = plan_of(b, kept);
     if (b->attach != EP_ATTACH_PENDING) b->fast = plan;
     return run_this(c, plan, inputs, outputs);
 }
@@ -291,8 +334,9 @@ ep_answer ep_compiled_answer(const ep_compiled *c) {
     const ep_choice *k = c && c->last ? c->last->choice : NULL;
     if (!k || !ep_compiled_settled(c)) return EP_ANSWER_UNDECIDED;
     if (c->last->state == EP_BINDING_EAGER) return EP_ANSWER_EAGER;
-    if (k->keep_eager && c->ctx->rounding == EP_ROUNDING_EAGER) return EP_ANSWER_EAGER;
-    return k->keep_attached && c->last->attached ? EP_ANSWER_EPILOGUE : EP_ANSWER_PLAN;
+    if (k->kept == EP_RUN_EAGER && c->ctx->rounding == EP_ROUNDING_EAGER) return EP_ANSWER_EAGER;
+    if (k->kept == EP_RUN_STEPPED && c->last->stepped) return EP_ANSWER_POST_OPS;
+    return k->kept == EP_RUN_ATTACHED && c->last->attached ? EP_ANSWER_EPILOGUE : EP_ANSWER_PLAN;
 }
 
 const char *ep_compiled_source(ep_compiled *c, size_t index, const char **name) {

@@ -22,6 +22,7 @@ struct ep_compiled {
     int64_t calls, captures, eager_calls, first_call_ns, cold_ns, waited_ns;
     bool verify, no_choice;
     bool attach_always; /* tests: what can be an epilogue is one, from the first call on */
+    bool steps_always;  /* tests: chains behind products are done by gemm */
 };
 
 /* As ep_compile. `interpret`: no code is generated; the loop nests are run by the plain reference, every graph is

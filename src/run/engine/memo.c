@@ -25,6 +25,7 @@ void ep_binding_destroy(ep_binding *b) {
     ep_plan_destroy(b->plan);
     ep_plan_destroy(b->meanwhile);
     ep_plan_destroy(b->attached);
+    ep_plan_destroy(b->stepped);
     free(b->attaches);
     free(b->packs);
     if (b->from) b->from->bindings--;

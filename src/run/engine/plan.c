@@ -11,6 +11,7 @@
 #include "dispatch.h"
 #include "replay.h"
 #include "run/backend/launch.h"
+#include "run/graph/chain.h"
 
 typedef enum step_kind {
     STEP_GEMM,
@@ -76,8 +77,7 @@ typedef struct planner {
     ep_context *ctx;
     const ep_captured *c;
     const ep_graph *g;
-    const ep_attach *attached;
-    int attached_count;
+    const ep_plan_ways *ways;
     int32_t *slot_of; /* by value: output slot of a root that is an output, or -1 */
 } planner;
 
@@ -222,18 +222,48 @@ static ep_status product_form(planner *b, const ep_node *n, ep_gemm *g) {
     return EP_OK;
 }
 
-static ep_status plan_gemm(planner *b, const ep_node *n) {
+/* The chain behind the product that group `group` is, if its operands lie as gemm takes them. */
+static bool find_steps(const ep_graph *g, int32_t group, ep_chain *c) {
+    int64_t row, col;
+    if (group < 0 || ep_graph_chain(g, group, c) || g->nodes[c->product].gemm.then != group ||
+        g->values[c->output].numel == 0)
+        return false;
+    const ep_value *x = &g->values[g->nodes[c->product].inputs[0]];
+    int64_t sizes[EP_MAX_DIMS], strides[1][EP_MAX_DIMS];
+    memcpy(sizes, x->sizes, sizeof sizes);
+    memcpy(strides[0], x->strides, sizeof strides[0]);
+    if (ep_stride_collapse(x->ndim - 1, sizes, 1, strides) > 1) return false; /* a batch of products */
+    for (int i = 0; i < c->count; i++)
+        if (!ep_chain_strides(g, c, i, &row, &col)) return false;
+    return true;
+}
+
+bool ep_plan_has_steps(const ep_graph *g) {
+    ep_chain c;
+    for (size_t i = 0; i < g->group_count; i++)
+        if (find_steps(g, (int32_t)i, &c)) return true;
+    return false;
+}
+
+/* The product of `n`, with the steps of chain `c` before its store (NULL: none). */
+static ep_status plan_gemm(planner *b, const ep_node *n, const ep_chain *c) {
     if (b->g->values[n->output].numel == 0) return EP_OK;
     ep_gemm *g = EP_ARENA_NEW(&b->p->arena, ep_gemm);
     step *s = new_step(b, STEP_GEMM);
     if (!g || !s) return no_memory(b->ctx);
     EP_TRY(product_form(b, n, g));
+    for (int i = 0; c && i < c->count; i++) {
+        ep_gemm_then *t = &g->then[g->then_count++];
+        t->op = c->op[i];
+        ep_chain_strides(b->g, c, i, &t->row, &t->col);
+        EP_TRY(address(b, c->other[i], 0, &t->other));
+    }
     s->op = n->op == EP_OP_LINEAR ? (n->gemm.bias >= 0 ? EP_OP_ADDMM : EP_OP_MM) : n->op;
     s->gemm = g;
     int bias = n->gemm.bias >= 0 ? n->gemm.bias : n->gemm.c;
     EP_TRY(address(b, n->inputs[0], 0, &g->a));
     EP_TRY(address(b, n->inputs[1], 0, &g->b));
-    EP_TRY(address(b, n->output, 0, &g->out));
+    EP_TRY(address(b, c ? c->output : n->output, 0, &g->out));
     if (g->bias) return address(b, n->inputs[bias], 0, &g->bias);
     return g->c ? address(b, n->inputs[bias], 0, &g->c) : EP_OK;
 }
@@ -258,8 +288,8 @@ static ep_status plan_kernel(planner *b, const ep_plan_kernel *k) {
 }
 
 static const ep_attach *attached_to(const planner *b, int32_t group) {
-    for (int i = 0; group >= 0 && i < b->attached_count; i++)
-        if (b->attached[i].group == group) return &b->attached[i];
+    for (int i = 0; group >= 0 && i < b->ways->attached_count; i++)
+        if (b->ways->attached[i].group == group) return &b->ways->attached[i];
     return NULL;
 }
 
@@ -303,6 +333,8 @@ static ep_status plan_hooked(planner *b, const ep_attach *a, const ep_plan_kerne
 static ep_status plan_group(planner *b, const ep_node *n) {
     int32_t group = n->group;
     const ep_attach *a = attached_to(b, group);
+    ep_chain c;
+    if (!a && b->ways->steps && find_steps(b->g, group, &c)) return plan_gemm(b, &b->g->nodes[c.product], &c);
     if (!a && b->g->groups[group].lone) return plan_op(b, n);
     for (size_t k = 0; k < b->p->kernel_count; k++)
         if (b->p->kernels[k].group == group)
@@ -313,6 +345,7 @@ static ep_status plan_group(planner *b, const ep_node *n) {
 static ep_status plan_steps(planner *b) {
     const ep_graph *g = b->g;
     int32_t last = -1;
+    ep_chain c;
     for (size_t i = 0; i < g->node_count; i++)
         if (!g->nodes[i].dead && g->nodes[i].kind != EP_NODE_VIEW && g->nodes[i].order > last) last = g->nodes[i].order;
     for (int32_t order = 0; order <= last; order++)
@@ -320,8 +353,9 @@ static ep_status plan_steps(planner *b) {
             const ep_node *n = &g->nodes[i];
             if (n->dead || n->kind == EP_NODE_VIEW || n->order != order) continue;
             if (n->kind == EP_NODE_GEMM && attached_to(b, n->gemm.epilogue)) continue;
+            if (n->kind == EP_NODE_GEMM && b->ways->steps && find_steps(g, n->gemm.then, &c)) continue;
             if (n->group < 0) {
-                EP_TRY(n->kind == EP_NODE_GEMM ? plan_gemm(b, n) : plan_op(b, n));
+                EP_TRY(n->kind == EP_NODE_GEMM ? plan_gemm(b, n, NULL) : plan_op(b, n));
                 continue;
             }
             EP_TRY(plan_group(b, n));
@@ -366,13 +400,13 @@ static void set_simple(ep_plan *p) {
 }
 
 ep_status ep_plan_build(ep_context *ctx, const ep_captured *c, const ep_plan_kernel *kernels, size_t kernel_count,
-                        bool interpret, const ep_attach *attached, int attached_count, ep_plan **out) {
+                        const ep_plan_ways *ways, ep_plan **out) {
     ep_plan *p = calloc(1, sizeof *p);
     if (!p) return no_memory(ctx);
-    planner b = {.p = p, .ctx = ctx, .c = c, .g = c->graph, .attached = attached, .attached_count = attached_count};
+    planner b = {.p = p, .ctx = ctx, .c = c, .g = c->graph, .ways = ways};
     p->input_count = c->graph->input_count;
     p->workspace = c->graph->workspace_bytes;
-    p->interpret = interpret;
+    p->interpret = ways->interpret;
     p->kernel_count = kernel_count;
     p->kernels = malloc(sizeof *kernels * (kernel_count ? kernel_count : 1));
     b.slot_of = malloc(sizeof *b.slot_of * (c->graph->value_count ? c->graph->value_count : 1));
@@ -384,7 +418,7 @@ ep_status ep_plan_build(ep_context *ctx, const ep_captured *c, const ep_plan_ker
     p->slot_count = SLOT_INPUTS + p->input_count + p->output_count;
     if (s == EP_OK) s = plan_steps(&b);
     free(b.slot_of);
-    if (s == EP_OK && ctx->ops.replay && !interpret && p->step_count) p->replay = calloc(1, sizeof *p->replay);
+    if (s == EP_OK && ctx->ops.replay && !ways->interpret && p->step_count) p->replay = calloc(1, sizeof *p->replay);
     if (s == EP_OK) set_simple(p);
     if (s == EP_OK)
         *out = p;

@@ -21,11 +21,20 @@ typedef struct ep_plan_kernel {
 
 typedef struct ep_plan ep_plan;
 
+/* Which of the ways that the graph leaves open a plan takes. */
+typedef struct ep_plan_ways {
+    bool interpret;            /* run the loops, not the functions */
+    bool steps;                /* chains behind products are done by the backend's gemm */
+    const ep_attach *attached; /* groups that run as epilogues of packed products, whose packs outlive the plan */
+    int attached_count;
+} ep_plan_ways;
+
 /* `c`: the graph after all passes, its constants retained by the caller for the plan's life. `kernels`: one for each
- * group. `interpret`: run the loops, not the functions. `attached`: groups that run as epilogues of packed products,
- * whose packs outlive the plan. */
+ * group. */
 ep_status ep_plan_build(ep_context *ctx, const ep_captured *c, const ep_plan_kernel *kernels, size_t kernel_count,
-                        bool interpret, const ep_attach *attached, int attached_count, ep_plan **out);
+                        const ep_plan_ways *ways, ep_plan **out);
+/* Is there a chain that `ways->steps` would take, at the graph's sizes of now? */
+bool ep_plan_has_steps(const ep_graph *g);
 void ep_plan_destroy(ep_plan *p);
 int64_t ep_plan_workspace(const ep_plan *p); /* bytes it needs */
 /* Allocates the outputs, launches all steps. `workspace` holds at least ep_plan_workspace bytes. */

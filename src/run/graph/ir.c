@@ -78,7 +78,7 @@ int32_t ep_graph_op(ep_graph *g, ep_node_kind kind, ep_op op, const ep_attr *att
     n->input_count = count;
     n->inputs = list;
     n->output = v;
-    n->gemm = (ep_gemm_form){-1, -1, -1};
+    n->gemm = (ep_gemm_form){-1, -1, -1, -1};
     n->group = n->order = -1;
     g->values[v].node = (int32_t)g->node_count++;
     return v;

@@ -56,6 +56,7 @@ typedef enum ep_node_kind {
 typedef struct ep_gemm_form {
     int bias, c;
     int32_t epilogue; /* the group that may run on tiles of the product before they leave the cache, or -1 */
+    int32_t then;     /* the group whose steps the library may do before the product's only store, or -1 (chain.h) */
 } ep_gemm_form;
 
 typedef struct ep_node {

@@ -83,6 +83,7 @@ static void print_node(const ep_graph *g, const ep_node *n, const int32_t *names
     if (n->gemm.bias >= 0) ep_text_printf(out, " bias=%d", n->gemm.bias);
     if (n->gemm.c >= 0) ep_text_printf(out, " c=%d", n->gemm.c);
     if (n->gemm.epilogue >= 0) ep_text_printf(out, " epilogue=%d", n->gemm.epilogue);
+    if (n->gemm.then >= 0) ep_text_printf(out, " then=%d", n->gemm.then);
     if (v->base >= 0) {
         ep_text_printf(out, " of=%%%d+", names[v->base]);
         ep_extent_print(g, (ep_dim){v->offset, v->start}, out);
@@ -309,7 +310,7 @@ static ep_status set_attr(parser *p, const char *key, ep_attr *a, bool *known) {
 }
 
 typedef struct extras {
-    int64_t bias, c, epilogue, group, order, at;
+    int64_t bias, c, epilogue, then, group, order, at;
     ep_dim offset;
     int32_t base;
 } extras;
@@ -318,8 +319,9 @@ static ep_status set_extra(parser *p, const char *key, extras *x) {
     const struct {
         const char *name;
         int64_t *at;
-    } table[] = {{"bias", &x->bias},   {"c", &x->c},         {"epilogue", &x->epilogue},
-                 {"group", &x->group}, {"order", &x->order}, {"at", &x->at}};
+    } table[] = {{"bias", &x->bias}, {"c", &x->c},         {"epilogue", &x->epilogue},
+                 {"then", &x->then}, {"group", &x->group}, {"order", &x->order},
+                 {"at", &x->at}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (!strcmp(key, table[i].name))
             return whole(p, table[i].at) && *table[i].at >= 0 ? EP_OK : bad(p, "a whole number, 0 or more");
@@ -336,7 +338,7 @@ static bool line_ends(parser *p) {
 }
 
 static ep_status attributes(parser *p, ep_attr *a, extras *x) {
-    *x = (extras){-1, -1, -1, -1, -1, -1, {0, -1}, -1};
+    *x = (extras){-1, -1, -1, -1, -1, -1, -1, {0, -1}, -1};
     while (!line_ends(p)) {
         char key[32];
         bool known;
@@ -369,8 +371,9 @@ static void set_type(parser *p, int32_t value, const type *t) {
 static ep_status apply(parser *p, int32_t value, const extras *x, const type *t) {
     ep_value *v = &p->g->values[value];
     ep_node *n = &p->g->nodes[v->node];
-    if (x->epilogue >= (int64_t)p->g->group_count) return bad(p, "a group that stands above");
-    n->gemm = (ep_gemm_form){(int)x->bias, (int)x->c, (int32_t)x->epilogue};
+    if (x->epilogue >= (int64_t)p->g->group_count || x->then >= (int64_t)p->g->group_count)
+        return bad(p, "a group that stands above");
+    n->gemm = (ep_gemm_form){(int)x->bias, (int)x->c, (int32_t)x->epilogue, (int32_t)x->then};
     if (x->bias >= n->input_count || x->c >= n->input_count) return bad(p, "an input position that exists");
     if (x->group >= (int64_t)p->g->group_count) return bad(p, "a group that stands above");
     if (x->order > EP_GRAPH_MAX) return bad(p, "a smaller order");

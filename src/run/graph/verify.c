@@ -1,6 +1,8 @@
 /* The rules, one function each; the first broken one is reported. */
 #include "verify.h"
 
+#include "chain.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,6 +75,13 @@ static bool epilogue_fits(const ep_graph *g, const ep_node *n) {
     return read;
 }
 
+/* The group is a chain behind this very product. */
+static bool then_fits(const ep_graph *g, size_t i) {
+    ep_chain c;
+    return g->nodes[i].gemm.then < (int32_t)g->group_count && !ep_graph_chain(g, g->nodes[i].gemm.then, &c) &&
+           c.product == (int32_t)i;
+}
+
 static ep_status node_is_sound(const ep_graph *g, size_t i, const bool *defined, ep_error *err) {
     const ep_node *n = &g->nodes[i];
     const ep_op_info *info = (unsigned)n->op < EP_OP_COUNT ? ep_op_get(n->op) : NULL;
@@ -85,6 +94,8 @@ static ep_status node_is_sound(const ep_graph *g, size_t i, const bool *defined,
         return ep_fail(err, EP_ERROR_INTERNAL, "node %zu: a product of %d inputs", i, n->input_count);
     if (n->gemm.epilogue >= 0 && !n->dead && !epilogue_fits(g, n))
         return ep_fail(err, EP_ERROR_INTERNAL, "node %zu: group %d cannot be its epilogue", i, n->gemm.epilogue);
+    if (n->gemm.then >= 0 && !n->dead && !then_fits(g, i))
+        return ep_fail(err, EP_ERROR_INTERNAL, "node %zu: group %d is no chain behind it", i, n->gemm.then);
     for (int k = 0; k < n->input_count; k++)
         if (n->inputs[k] < 0 || (size_t)n->inputs[k] >= g->value_count || !defined[n->inputs[k]])
             return ep_fail(err, EP_ERROR_INTERNAL, "node %zu (%s) reads a value that is not defined above it", i,

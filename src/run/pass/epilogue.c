@@ -1,10 +1,13 @@
 /* A pointwise group, or a single pointwise op, that reads linears of one x, whole or columns of them, each read by nobody
  * else, may become their epilogue: the backend makes the products tile by tile and the group's kernel runs on each tile
- * before it leaves the cache. Here the products are marked, and a single op becomes a group for it; whether it pays is
- * measured by the plan's owner, and until then the group is a kernel of its own, the single op eager's. */
+ * before it leaves the cache. Steps of f32 behind one product may also be done by the library that makes it. Here the
+ * products are marked, and a single op becomes a group for it; whether it pays is measured by the plan's owner, and until
+ * then the group is a kernel of its own, the single op eager's. */
 #include "pass.h"
 
 #include <string.h>
+
+#include "run/graph/chain.h"
 
 enum { MOST_PRODUCTS = 4, MOST_MEMBERS = 32 };
 
@@ -107,6 +110,23 @@ static int mark_group(ep_graph *g, int32_t group) {
     return found.count;
 }
 
+/* Additions and multiplications of f32 behind one product may be done before its store by the library itself. */
+static bool mark_chain(ep_graph *g, int32_t group) {
+    ep_chain c;
+    int32_t first;
+    const char *why = ep_graph_chain(g, group, &c);
+    ep_graph_members(g, group, &first, 1);
+    const char *op = ep_op_name(g->nodes[first].op);
+    if (why && *why)
+        ep_graph_reason(g, c.product, first, "%s is not done in %s by the library: %s", op,
+                        ep_op_name(g->nodes[c.product].op), why);
+    if (why) return false;
+    g->nodes[c.product].gemm.then = group;
+    ep_graph_reason(g, c.product, first, "%s may be done in %s by the library, where that is faster", op,
+                    ep_op_name(g->nodes[c.product].op));
+    return true;
+}
+
 static bool reads_product(const ep_graph *g, const ep_node *n) {
     for (int k = 0; k < n->input_count; k++) {
         int32_t at = g->values[ep_graph_root(g, n->inputs[k])].node;
@@ -128,14 +148,18 @@ static ep_status mark_lone(ep_graph *g, int32_t node, ep_error *err) {
     memcpy(g->groups[group].dims, y->dims, sizeof y->dims);
     g->groups[group].lone = true;
     n->group = group;
-    if (mark_group(g, group)) return EP_OK;
+    int marked = mark_group(g, group);
+    if (mark_chain(g, group) || marked) return EP_OK;
     n->group = -1;
     g->group_count--;
     return EP_OK;
 }
 
 ep_status ep_pass_epilogue(ep_graph *g, ep_error *err) {
-    for (size_t i = 0; i < g->group_count; i++) mark_group(g, (int32_t)i);
+    for (size_t i = 0; i < g->group_count; i++) {
+        mark_group(g, (int32_t)i);
+        mark_chain(g, (int32_t)i);
+    }
     for (size_t i = 0; i < g->node_count; i++) EP_TRY(mark_lone(g, (int32_t)i, err));
     return EP_OK;
 }

@@ -24,12 +24,14 @@ static bool is_output(const ep_graph *g, int32_t v) {
     return false;
 }
 
-/* When the node reads: a product that may wait for its epilogue reads as late as that. */
+/* When the node reads: a product that may wait for its epilogue, or for steps behind it, reads as late as those. */
 static int32_t read_at(const ep_graph *g, const ep_node *n) {
     int32_t at = n->order;
-    for (size_t i = 0; n->gemm.epilogue >= 0 && i < g->node_count; i++)
-        if (!g->nodes[i].dead && g->nodes[i].group == n->gemm.epilogue && g->nodes[i].order > at)
-            at = g->nodes[i].order;
+    for (size_t i = 0; (n->gemm.epilogue >= 0 || n->gemm.then >= 0) && i < g->node_count; i++) {
+        const ep_node *m = &g->nodes[i];
+        bool waits = m->group >= 0 && (m->group == n->gemm.epilogue || m->group == n->gemm.then);
+        if (!m->dead && waits && m->order > at) at = m->order;
+    }
     return at;
 }
 

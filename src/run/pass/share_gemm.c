@@ -56,7 +56,7 @@ static void become_half(ep_graph *g, int32_t node, int32_t wide, int64_t from) {
     n->attr = (ep_attr){.dim = v->ndim - 1, .start = from, .stop = from + v->sizes[v->ndim - 1], .step = 1};
     n->inputs[0] = wide;
     n->input_count = 1;
-    n->gemm = (ep_gemm_form){-1, -1, -1};
+    n->gemm = (ep_gemm_form){-1, -1, -1, -1};
     n->dead = true;
     memcpy(v->strides, g->values[wide].strides, sizeof v->strides);
     memcpy(v->steps, g->values[wide].steps, sizeof v->steps);

@@ -87,6 +87,7 @@ const ep_backend_ops ep_backend_cpu = {
     .pack_describe = ep_tuned_pack_describe,
     .copy = ep_cpu_copy,
     .gemm = ep_cpu_gemm,
+    .gemm_then = true,
     .reduce = ep_cpu_reduce,
     .norm = ep_cpu_norm,
     .module_load = ep_cpu_module_load,

@@ -118,17 +118,22 @@ static const char *element(ep_dtype dtype, const void *p, int64_t offset) {
     return (const char *)p + offset * (int64_t)ep_dtype_size(dtype);
 }
 
-/* v += operand, widened; `scale` 1 or beta. */
-static void add_operand(const finish *f, ep_dtype dtype, const char *p, int64_t step, int64_t n, float scale,
-                        float *v) {
+/* n values of an operand, widened. */
+static void load_operand(const finish *f, ep_dtype dtype, const char *p, int64_t step, int64_t n, float *w) {
     char line[BLOCK * 4];
-    float w[BLOCK];
     int64_t size = (int64_t)ep_dtype_size(dtype);
     if (step != 1) {
         for (int64_t j = 0; j < n; j++) memcpy(line + j * size, p + j * step * size, (size_t)size);
         p = line;
     }
     f->state->rows[dtype]->to_f32(n, p, w);
+}
+
+/* v += operand; `scale` 1 or beta. */
+static void add_operand(const finish *f, ep_dtype dtype, const char *p, int64_t step, int64_t n, float scale,
+                        float *v) {
+    float w[BLOCK];
+    load_operand(f, dtype, p, step, n, w);
     if (scale != 1.0f) apply(f, EP_OP_MUL, n, w, &scale, scalar_second);
     apply(f, EP_OP_ADD, n, v, w, both);
 }
@@ -162,6 +167,12 @@ static void finish_block(const finish *f, int64_t batch, int64_t row, int64_t co
         if (eager) round_to(f, g->out_dtype, n, v);
         add_operand(f, g->out_dtype, element(g->out_dtype, g->residual, (batch * g->m + row) * g->residual_row + col),
                     1, n, 1, v);
+    }
+    for (int i = 0; i < g->then_count; i++) {
+        const ep_gemm_then *t = &g->then[i];
+        float w[BLOCK];
+        load_operand(f, EP_DTYPE_F32, element(EP_DTYPE_F32, t->other, row * t->row + col * t->col), t->col, n, w);
+        apply(f, t->op, n, v, w, both);
     }
     char *out = (char *)g->out + (batch * g->out_batch + row * g->out_row + col) * (int64_t)ep_dtype_size(g->out_dtype);
     f->state->rows[g->out_dtype]->from_f32(n, v, out);
@@ -200,6 +211,25 @@ static void set_problem(ep_gemm_problem *p, const ep_backend *b, const ep_gemm *
         ep_cpu_threads(b, (g->m * g->k + g->k * g->n + g->m * g->n) * 4, g->batch * 2 * g->m * g->n * g->k / 8);
 }
 
+/* Operands of steps that oneDNN reads: as the result lies, a row for all rows, or one value. */
+static bool set_steps(ep_gemm_problem *p, const ep_gemm *g) {
+    for (int i = 0; i < g->then_count; i++) {
+        const ep_gemm_then *t = &g->then[i];
+        bool rows = g->m > 1 && t->row != 0, cols = g->n > 1 && t->col != 0;
+        if ((rows && (t->row != g->out_row || (g->n > 1 && !cols))) || (cols && t->col != 1)) return false;
+        p->then_op[i] = t->op;
+        p->then_rows[i] = rows ? g->m : 1;
+        p->then_cols[i] = cols ? g->n : 1;
+        p->then_count = i + 1;
+    }
+    return true;
+}
+
+static void clear_steps(ep_gemm_problem *p) {
+    for (int i = 0; i < p->then_count; i++) p->then_op[i] = p->then_rows[i] = p->then_cols[i] = 0;
+    p->then_count = 0;
+}
+
 /* Nothing is left to do after the primitive: its one rounding is the contract's. */
 static bool is_direct(const ep_gemm *g) {
     return g->act == EP_ACT_NONE && !g->residual && g->alpha == 1 && (!g->c || g->beta == 0) &&
@@ -207,8 +237,11 @@ static bool is_direct(const ep_gemm *g) {
 }
 
 static void name_of(const ep_gemm *g, const ep_gemm_problem *p, const char *isa, char *out, size_t size) {
-    snprintf(out, size, "ep_%s_gemm%s%s%s%s_%s_%c%c", ep_dtype_name(g->dtype), g->bias ? "_bias" : "",
-             g->act ? "_" : "", g->act ? ep_act_name(g->act) : "", g->residual ? "_residual" : "", isa,
+    char then[48] = "";
+    for (int i = 0; i < g->then_count; i++)
+        snprintf(then + strlen(then), sizeof then - strlen(then), "_%s", ep_op_name(g->then[i].op));
+    snprintf(out, size, "ep_%s_gemm%s%s%s%s%s_%s_%c%c", ep_dtype_name(g->dtype), g->bias ? "_bias" : "",
+             g->act ? "_" : "", g->act ? ep_act_name(g->act) : "", g->residual ? "_residual" : "", then, isa,
              p->b_row == 1 ? 't' : 'n', p->a_col == 1 ? 'n' : 't');
 }
 
@@ -219,7 +252,9 @@ static void record(ep_launch *l, const ep_gemm *g, const ep_gemm_problem *p, con
     int64_t size = (int64_t)ep_dtype_size(g->dtype), outs = g->batch * g->m * g->n, read = 0;
     read += (p->a_batch ? g->batch : 1) * g->m * g->k * size + (p->b_batch ? g->batch : 1) * g->k * g->n * size;
     read += (g->bias ? g->n * size : 0) + (g->c && g->beta != 0 ? outs * size : 0) + (g->residual ? outs * size : 0);
-    ep_launch_end(l, 2 * outs * g->k + (g->bias ? outs : 0), read, outs * (int64_t)ep_dtype_size(g->out_dtype));
+    for (int i = 0; i < g->then_count; i++) read += (g->then[i].row ? g->m : 1) * (g->then[i].col ? g->n : 1) * size;
+    ep_launch_end(l, 2 * outs * g->k + (g->bias ? outs : 0) + g->then_count * outs, read,
+                  outs * (int64_t)ep_dtype_size(g->out_dtype));
 }
 
 /* Brings the operands into a form that oneDNN has kernels for. */
@@ -244,9 +279,10 @@ static ep_status run(scratch *s, const ep_gemm *g, ep_gemm_problem *p, bool wide
         return EP_OK;
     }
     EP_TRY(prepare(s, g, p, widen, &a, &b, err));
-    bool direct = is_direct(g) && !(widen && (g->bias || g->out_dtype != EP_DTYPE_F32));
+    bool direct = is_direct(g) && !(widen && (g->bias || g->out_dtype != EP_DTYPE_F32)) && set_steps(p, g);
     void *out = g->out;
     if (!direct) {
+        clear_steps(p);
         p->has_bias = p->has_bias && !widen && g->alpha == 1 && (!g->c || g->beta == 0);
         p->out_dtype = EP_DTYPE_F32;
         if (g->out_dtype != EP_DTYPE_F32 || g->residual == g->out || g->c == g->out) {
@@ -256,8 +292,13 @@ static ep_status run(scratch *s, const ep_gemm *g, ep_gemm_problem *p, bool wide
         }
     }
     EP_TRY(ep_gemm_find(state->gemms, p, err, &e));
+    if (!e && p->then_count) { /* not with these steps: they come in a pass of ours */
+        clear_steps(p);
+        direct = false;
+        EP_TRY(ep_gemm_find(state->gemms, p, err, &e));
+    }
     if (!e) return EP_ERROR_UNSUPPORTED;
-    EP_TRY(ep_gemm_execute(state->gemms, e, a, b, p->has_bias ? g->bias : NULL, out, err));
+    EP_TRY(ep_gemm_execute_then(state->gemms, e, a, b, p->has_bias ? g->bias : NULL, out, g->then, err));
     *isa = ep_gemm_isa_name(e);
     if (direct) return EP_OK;
     f.sum = out;
@@ -265,6 +306,22 @@ static ep_status run(scratch *s, const ep_gemm *g, ep_gemm_problem *p, bool wide
     f.sum_row = p->out_row;
     f.bias_done = p->has_bias;
     run_finish(s->b, &f);
+    return EP_OK;
+}
+
+/* Where oneDNN has no kernel: the reference, and our pass for the steps. */
+static ep_status run_reference(ep_backend *b, const ep_gemm *g, ep_error *err) {
+    const ep_cpu_state *state = ep_cpu_of(b);
+    ep_gemm plain = *g;
+    plain.then_count = 0;
+    EP_TRY(state->ref->gemm(b, &plain, err));
+    if (!g->then_count) return EP_OK;
+    ep_gemm steps = {.batch = 1, .m = g->m, .n = g->n, .dtype = EP_DTYPE_F32, .out_dtype = EP_DTYPE_F32, .alpha = 1};
+    steps.out = g->out;
+    steps.out_row = g->out_row;
+    steps.then_count = g->then_count;
+    memcpy(steps.then, g->then, sizeof steps.then);
+    run_finish(b, &(finish){.g = &steps, .state = state, .sum = g->out, .sum_row = g->out_row});
     return EP_OK;
 }
 
@@ -289,6 +346,5 @@ ep_status ep_cpu_gemm(ep_backend *b, const ep_gemm *g, ep_error *err) {
     else if (l.probe)
         l.probe->end(l.probe->self);
     give_back(&s);
-    if (status == EP_ERROR_UNSUPPORTED) return state->ref->gemm(b, g, err);
-    return status;
+    return status == EP_ERROR_UNSUPPORTED ? run_reference(b, g, err) : status;
 }

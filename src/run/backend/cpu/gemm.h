@@ -11,6 +11,8 @@ typedef struct ep_gemm_problem {
     int64_t batch, m, n, k;
     int64_t a_batch, a_row, a_col, b_batch, b_row, b_col, out_batch, out_row;
     int64_t dtype, out_dtype, has_bias, threads;
+    int64_t then_count, then_op[EP_GEMM_THEN], then_rows[EP_GEMM_THEN],
+        then_cols[EP_GEMM_THEN]; /* 1: the same for all */
 } ep_gemm_problem;
 
 typedef struct ep_gemm_entry ep_gemm_entry;
@@ -19,6 +21,9 @@ typedef struct ep_gemm_entry ep_gemm_entry;
 ep_status ep_gemm_find(ep_gemm_cache *c, const ep_gemm_problem *p, ep_error *err, ep_gemm_entry **out);
 ep_status ep_gemm_execute(ep_gemm_cache *c, ep_gemm_entry *e, const void *a, const void *b, const void *bias, void *out,
                           ep_error *err);
+/* Of a problem with steps after the product: their operands in order. */
+ep_status ep_gemm_execute_then(ep_gemm_cache *c, ep_gemm_entry *e, const void *a, const void *b, const void *bias,
+                               void *out, const ep_gemm_then *then, ep_error *err);
 const char *ep_gemm_isa_name(const ep_gemm_entry *e); /* "onednn_avx512bf16", a literal */
 
 #endif

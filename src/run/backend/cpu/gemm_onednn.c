@@ -12,7 +12,7 @@
 #include <omp.h>
 #endif
 
-enum { SETS = 64, WAYS = 4, MOST_ARGS = 4 };
+enum { SETS = 64, WAYS = 4, MOST_ARGS = 4 + EP_GEMM_THEN };
 
 struct ep_gemm_entry {
     ep_gemm_problem problem;
@@ -100,7 +100,7 @@ static dnnl_status_t describe(dnnl_memory_desc_t *d, const ep_gemm_problem *p, i
 }
 
 typedef struct descriptors {
-    dnnl_memory_desc_t a, b, bias, out;
+    dnnl_memory_desc_t a, b, bias, out, then[EP_GEMM_THEN];
 } descriptors;
 
 static dnnl_status_t describe_all(descriptors *d, const ep_gemm_problem *p) {
@@ -111,6 +111,33 @@ static dnnl_status_t describe_all(descriptors *d, const ep_gemm_problem *p) {
                      p->b_row, p->b_col);
     if (s == dnnl_success && p->has_bias) s = describe(&d->bias, p, p->dtype, 1, 1, p->n, p->n, p->n, 1);
     if (s == dnnl_success) s = describe(&d->out, p, p->out_dtype, p->batch, p->m, p->n, p->out_batch, p->out_row, 1);
+    for (int i = 0; s == dnnl_success && i < p->then_count; i++)
+        s = describe(&d->then[i], p, p->out_dtype, 1, p->then_rows[i], p->then_cols[i], p->m * p->n,
+                     p->then_rows[i] > 1 ? p->out_row : p->then_cols[i], 1);
+    return s;
+}
+
+/* Only what rounds as a pass of ours does: one operation of IEEE f32 each. oneDNN's relu does not, it makes NaN 0, and
+ * neither do its other activations; its linear (a x + b) rounds once where two passes round twice. */
+static dnnl_status_t append_steps(const ep_gemm_problem *p, const descriptors *d, dnnl_primitive_attr_t attr) {
+    static const struct {
+        ep_op op;
+        dnnl_alg_kind_t kind;
+    } table[] = {{EP_OP_ADD, dnnl_binary_add},
+                 {EP_OP_SUB, dnnl_binary_sub},
+                 {EP_OP_MUL, dnnl_binary_mul},
+                 {EP_OP_DIV, dnnl_binary_div}};
+    dnnl_post_ops_t ops;
+    dnnl_status_t s = dnnl_post_ops_create(&ops);
+    if (s != dnnl_success) return s;
+    for (int i = 0; s == dnnl_success && i < p->then_count; i++) {
+        size_t k = 0;
+        while (k < sizeof table / sizeof *table && (int64_t)table[k].op != p->then_op[i]) k++;
+        s = k < sizeof table / sizeof *table ? dnnl_post_ops_append_binary(ops, table[k].kind, &d->then[i])
+                                             : dnnl_unimplemented;
+    }
+    if (s == dnnl_success) s = dnnl_primitive_attr_set_post_ops(attr, ops);
+    dnnl_post_ops_destroy(ops);
     return s;
 }
 
@@ -151,23 +178,44 @@ static bool dies(const ep_gemm_problem *p) {
     return p->dtype == EP_DTYPE_BF16 && p->k == 63 && ep_cpu_get()->isa == EP_ISA_AMX_BF16;
 }
 
+/* With post-ops oneDNN may fall back to other code, which sums in another order: then the product's own bits would be
+ * others. Steps are taken only where the code is that of the product alone. */
+static dnnl_status_t same_code(const_dnnl_primitive_desc_t pd, const dnnl_matmul_desc_t *matmul) {
+    dnnl_primitive_desc_t plain;
+    const char *with = "", *without = "";
+    dnnl_status_t s = dnnl_primitive_desc_create(&plain, matmul, NULL, engine, NULL);
+    if (s != dnnl_success) return s;
+    dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &with);
+    dnnl_primitive_desc_query(plain, dnnl_query_impl_info_str, 0, &without);
+    s = strcmp(with, without) == 0 ? dnnl_success : dnnl_unimplemented;
+    dnnl_primitive_desc_destroy(plain);
+    return s;
+}
+
 static dnnl_status_t build(ep_gemm_entry *e) {
     const ep_gemm_problem *p = &e->problem;
     if (dies(p)) return dnnl_unimplemented;
     descriptors d;
     dnnl_matmul_desc_t matmul;
     dnnl_primitive_desc_t pd;
+    dnnl_primitive_attr_t attr = NULL;
     dnnl_status_t s = describe_all(&d, p);
     if (s == dnnl_success) s = dnnl_matmul_desc_init(&matmul, &d.a, &d.b, p->has_bias ? &d.bias : NULL, &d.out);
-    if (s == dnnl_success) s = dnnl_primitive_desc_create(&pd, &matmul, NULL, engine, NULL);
+    if (s == dnnl_success && p->then_count) s = dnnl_primitive_attr_create(&attr);
+    if (s == dnnl_success && p->then_count) s = append_steps(p, &d, attr);
+    if (s == dnnl_success) s = dnnl_primitive_desc_create(&pd, &matmul, attr, engine, NULL);
+    if (attr) dnnl_primitive_attr_destroy(attr);
     if (s != dnnl_success) return s;
     e->isa_name = isa_of(pd);
-    s = dnnl_primitive_create(&e->primitive, pd);
+    if (p->then_count) s = same_code(pd, &matmul);
+    if (s == dnnl_success) s = dnnl_primitive_create(&e->primitive, pd);
     dnnl_primitive_desc_destroy(pd);
     if (s == dnnl_success) s = add_argument(e, DNNL_ARG_SRC, &d.a);
     if (s == dnnl_success) s = add_argument(e, DNNL_ARG_WEIGHTS, &d.b);
     if (s == dnnl_success) s = add_argument(e, DNNL_ARG_DST, &d.out);
     if (s == dnnl_success && p->has_bias) s = add_argument(e, DNNL_ARG_BIAS, &d.bias);
+    for (int i = 0; s == dnnl_success && i < p->then_count; i++)
+        s = add_argument(e, DNNL_ARG_ATTR_MULTIPLE_POST_OP(i) | DNNL_ARG_SRC_1, &d.then[i]);
     return s;
 }
 
@@ -216,7 +264,14 @@ ep_status ep_gemm_find(ep_gemm_cache *c, const ep_gemm_problem *p, ep_error *err
 
 ep_status ep_gemm_execute(ep_gemm_cache *c, ep_gemm_entry *e, const void *a, const void *b, const void *bias, void *out,
                           ep_error *err) {
+    return ep_gemm_execute_then(c, e, a, b, bias, out, NULL, err);
+}
+
+ep_status ep_gemm_execute_then(ep_gemm_cache *c, ep_gemm_entry *e, const void *a, const void *b, const void *bias,
+                               void *out, const ep_gemm_then *then, ep_error *err) {
     void *data[MOST_ARGS] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, out, (void *)(uintptr_t)bias};
+    for (int i = 0; i < e->problem.then_count; i++)
+        data[3 + e->problem.has_bias + i] = (void *)(uintptr_t)then[i].other;
     dnnl_status_t s = dnnl_success;
     for (int i = 0; i < e->arg_count && s == dnnl_success; i++)
         s = dnnl_memory_set_data_handle(e->args[i].memory, data[i]);

@@ -75,12 +75,17 @@ static void test_ways(void **state) {
     q.rounding = EP_ROUNDING_FEWEST; /* eager's bits are others */
     range(predict(q).kernel_range, 2, 4);
     q.rounding = EP_ROUNDING_EAGER;
-    static const int64_t kernels[] = {[EP_ANSWER_PLAN] = 4, [EP_ANSWER_EPILOGUE] = 2, [EP_ANSWER_EAGER] = 5};
+    static const int64_t kernels[] = {
+        [EP_ANSWER_PLAN] = 4, [EP_ANSWER_POST_OPS] = 4, [EP_ANSWER_EPILOGUE] = 2, [EP_ANSWER_EAGER] = 5};
     for (q.answer = EP_ANSWER_PLAN; q.answer <= EP_ANSWER_EAGER; q.answer++) {
         p = predict(q);
         range(p.kernel_range, kernels[q.answer], kernels[q.answer]);
         assert_int_equal(p.byte_range.low, p.byte_range.high);
     }
+    q.act = EP_ACT_NONE; /* the product alone: f32 multiplies it before the store */
+    q.dtype = EP_DTYPE_F32;
+    q.answer = EP_ANSWER_POST_OPS;
+    range(predict(q).kernel_range, 3, 3);
     range(predict(article(EP_BLOCK_MLP, EP_MODE_COMPILED)).kernel_range, 2, 3);
     range(predict(article(EP_BLOCK_LINEAR, EP_MODE_COMPILED)).kernel_range, 1, 1);
 }

@@ -182,6 +182,50 @@ static void sixty_three(void **state) {
     }
 }
 
+/* Steps after the product, by the library or by our pass, against the same operations one by one, bit for bit. */
+static void steps_are_passes(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {0, 1, 2, 7, 16, 33, 64, 100, 257};
+    static const ep_op ops[] = {EP_OP_ADD, EP_OP_SUB, EP_OP_MUL, EP_OP_DIV};
+    for (int i = 0; i < 600; i++) {
+        made t;
+        int64_t m = sizes[1 + random_below(8)], n = sizes[1 + random_below(8)], k = sizes[random_below(9)];
+        make(&t, EP_DTYPE_F32, EP_DTYPE_F32, 1, m, n, k);
+        ep_gemm *g = &t.g;
+        if (k) ((float *)t.a)[0] = i % 5 == 0 ? NAN : i % 5 == 1 ? INFINITY : 0.25f;
+        g->out = t.out[1];
+        assert_int_equal(cpu.ops->gemm(&cpu, g, NULL), EP_OK);
+        g->out = t.out[0];
+        g->then_count = 1 + (int)random_below(EP_GEMM_THEN);
+        float *others[EP_GEMM_THEN];
+        for (int s = 0; s < g->then_count; s++) {
+            ep_gemm_then *h = &g->then[s];
+            int64_t layout = random_below(6); /* as out, row, one value, column, padded rows, every second value */
+            h->op = ops[random_below(4)];
+            h->row = layout == 0 ? g->out_row : layout == 3 ? 1 : layout == 4 ? n + 9 : layout == 5 ? 2 * n : 0;
+            h->col = layout == 2 || layout == 3 ? 0 : layout == 5 ? 2 : 1;
+            h->other = others[s] = elements(EP_DTYPE_F32, m * (2 * n + 9 + g->out_row));
+        }
+        assert_int_equal(cpu.ops->gemm(&cpu, g, NULL), EP_OK);
+        for (int64_t e = 0; e < m * n; e++) {
+            int64_t row = e / n, col = e % n;
+            float want = ((float *)t.out[1])[row * g->out_row + col], got = ((float *)t.out[0])[row * g->out_row + col];
+            for (int s = 0; s < g->then_count; s++) {
+                float o = others[s][row * g->then[s].row + col * g->then[s].col];
+                want = g->then[s].op == EP_OP_ADD   ? want + o
+                       : g->then[s].op == EP_OP_SUB ? want - o
+                       : g->then[s].op == EP_OP_MUL ? want * o
+                                                    : want / o;
+            }
+            if (memcmp(&want, &got, 4) && !(isnan(want) && isnan(got)))
+                fail_msg("%d: [%lld,%lld,%lld], %d steps: [%lld,%lld] is %.9g, not %.9g", i, (long long)m, (long long)n,
+                         (long long)k, g->then_count, (long long)row, (long long)col, (double)got, (double)want);
+        }
+        for (int s = 0; s < g->then_count; s++) free(others[s]);
+        free_made(&t);
+    }
+}
+
 static void empty(void **state) {
     (void)state;
     for (int d = EP_DTYPE_F32; d <= EP_DTYPE_F16; d++) {
@@ -231,9 +275,9 @@ static int stop(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plain),      cmocka_unit_test(epilogues),
-                                       cmocka_unit_test(large),      cmocka_unit_test(empty),
-                                       cmocka_unit_test(nan_stays),  cmocka_unit_test(residual_in_place),
-                                       cmocka_unit_test(sixty_three)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plain),       cmocka_unit_test(epilogues),
+                                       cmocka_unit_test(large),       cmocka_unit_test(empty),
+                                       cmocka_unit_test(nan_stays),   cmocka_unit_test(residual_in_place),
+                                       cmocka_unit_test(sixty_three), cmocka_unit_test(steps_are_passes)};
     return cmocka_run_group_tests(tests, start, stop);
 }

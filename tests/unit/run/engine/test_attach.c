@@ -76,6 +76,16 @@ static ep_status linear_residual(ep_context *c, void *user, const ep_tensor *con
     return s;
 }
 
+static ep_status linear_mul_sub(ep_context *c, void *user, const ep_tensor *const *in, int n, ep_tensor **out, int m) {
+    ep_tensor *t[2] = {NULL};
+    (void)user, (void)n, (void)m;
+    ep_status s = ep_linear(c, in[0], up, bias, &t[0]);
+    if (s == EP_OK) s = ep_mul(c, bias, t[0], &t[1]); /* a row */
+    if (s == EP_OK) s = ep_sub(c, t[1], in[2], out);
+    drop(t, 2);
+    return s;
+}
+
 static ep_status linear_gelu_mul(ep_context *c, void *user, const ep_tensor *const *in, int n, ep_tensor **out, int m) {
     ep_tensor *t[2] = {NULL};
     (void)user, (void)n, (void)m;
@@ -115,14 +125,16 @@ static const struct {
     const char *kernels[2]; /* without the dtype; those of a library by what they begin with */
     ep_fn fn;
     bool user;
+    const char *step; /* the one kernel where gemm does the steps; NULL: it can't */
 } table[] = {
-    {{"epi_gem_linear_gelu_tanh_%s", "ep_%s_gemm_"}, linear_gelu_linear, false},
-    {{"epi_gem_linear_relu_%s"}, linear_relu, false},
-    {{"epi_gem_linear_add_%s"}, linear_residual, false},
-    {{"epi_gem_linear_gelu_erf_mul_%s"}, linear_gelu_mul, false},
-    {{"epi_gem_linear_silu_mul_%s", "ep_%s_gemm_"}, packed_swiglu, false},
-    {{"epi_gem_linear_silu_mul_%s", "ep_%s_gemm_"}, packed_swiglu, true},
-    {{"epi_gem_linear_add_%s"}, half_residual, false},
+    {{"epi_gem_linear_gelu_tanh_%s", "ep_%s_gemm_"}, linear_gelu_linear, false, NULL},
+    {{"epi_gem_linear_relu_%s"}, linear_relu, false, NULL},
+    {{"epi_gem_linear_add_%s"}, linear_residual, false, "ep_%s_gemm_add_onednn"},
+    {{"epi_gem_linear_mul_sub_%s"}, linear_mul_sub, false, "ep_%s_gemm_bias_mul_sub_onednn"},
+    {{"epi_gem_linear_gelu_erf_mul_%s"}, linear_gelu_mul, false, NULL},
+    {{"epi_gem_linear_silu_mul_%s", "ep_%s_gemm_"}, packed_swiglu, false, NULL},
+    {{"epi_gem_linear_silu_mul_%s", "ep_%s_gemm_"}, packed_swiglu, true, NULL},
+    {{"epi_gem_linear_add_%s"}, half_residual, false, NULL},
 };
 
 typedef struct seen {
@@ -160,13 +172,16 @@ static void same(ep_tensor *a, ep_tensor *b) {
     ep_tensor_destroy(b);
 }
 
-static void one_row(size_t i, ep_dtype dtype) {
+/* `steps`: what gemm itself can do behind a product, instead of packed weights. */
+static void one_row(size_t i, ep_dtype dtype, bool steps) {
     ep_compiled *c;
     ep_tensor *in[3], *a, *b;
     void *user = table[i].user ? ctx : NULL;
-    ep_compile_options o = {.wait = EP_WAIT_ALWAYS, .no_disk_cache = true, .weights_stay = true};
+    ep_compile_options o = {.wait = EP_WAIT_ALWAYS, .no_disk_cache = true, .weights_stay = !steps};
     OK(ep_compile(ctx, table[i].fn, user, 3, 1, &o, &c));
-    c->no_choice = c->attach_always = true;
+    c->no_choice = true;
+    c->steps_always = steps;
+    c->attach_always = !steps;
     make_inputs(dtype, ROWS, in);
     const ep_tensor *const *inputs = (const ep_tensor *const *)in;
     OK(ep_compiled_call(c, inputs, &b));
@@ -186,7 +201,7 @@ static void one_row(size_t i, ep_dtype dtype) {
     assert_int_equal(s.count, table[i].kernels[1] ? 2 : 1);
     for (int k = 0; k < s.count; k++) {
         char want[128];
-        snprintf(want, sizeof want, table[i].kernels[k], ep_dtype_name(dtype));
+        snprintf(want, sizeof want, steps ? table[i].step : table[i].kernels[k], ep_dtype_name(dtype));
         if (strncmp(s.kernels[k], want, strlen(want))) fail_msg("row %zu: %s, not %s", i, s.kernels[k], want);
     }
     drop(in, 3);
@@ -198,9 +213,39 @@ static void what_follows_a_product_is_its_epilogue(void **state) {
     static const ep_dtype dtypes[] = {EP_DTYPE_BF16, EP_DTYPE_F32, EP_DTYPE_F16};
     for (int d = 0; d < 3; d++) {
         make_weights(dtypes[d]);
-        for (size_t i = 0; i < sizeof table / sizeof *table; i++) one_row(i, dtypes[d]);
+        for (size_t i = 0; i < sizeof table / sizeof *table; i++) one_row(i, dtypes[d], false);
         drop((ep_tensor *[]){up, down, wide, bias, wide_bias}, 5);
     }
+}
+
+static void steps_of_f32_are_done_by_gemm(void **state) {
+    (void)state;
+    make_weights(EP_DTYPE_F32);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (table[i].step) one_row(i, EP_DTYPE_F32, true);
+    drop((ep_tensor *[]){up, down, wide, bias, wide_bias}, 5);
+}
+
+/* Without packed weights there are two ways besides eager; which is taken is said. */
+static void steps_are_measured_too(void **state) {
+    (void)state;
+    make_weights(EP_DTYPE_F32);
+    ep_compiled *c;
+    ep_tensor *in[3], *a, *b;
+    OK(ep_compile(ctx, linear_residual, NULL, 3, 1, &(ep_compile_options){.no_disk_cache = true}, &c));
+    make_inputs(EP_DTYPE_F32, ROWS, in);
+    const ep_tensor *const *inputs = (const ep_tensor *const *)in;
+    for (int call = 0; call < 100 && (call == 0 || !ep_compiled_settled(c)); call++) {
+        OK(linear_residual(ctx, NULL, inputs, 3, &a, 1));
+        OK(ep_compiled_call(c, inputs, &b));
+        same(b, a);
+    }
+    assert_true(ep_compiled_settled(c));
+    assert_non_null(strstr(ep_compiled_choice(c), "post-ops"));
+    assert_null(strstr(ep_compiled_choice(c), "are out")); /* the bits were the same */
+    drop(in, 3);
+    ep_compiled_destroy(c);
+    drop((ep_tensor *[]){up, down, wide, bias, wide_bias}, 5);
 }
 
 /* Whatever was measured, the bits are eager's, and both what was chosen and why are said. */
@@ -265,6 +310,8 @@ static int teardown(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_follows_a_product_is_its_epilogue),
+        cmocka_unit_test(steps_of_f32_are_done_by_gemm),
+        cmocka_unit_test(steps_are_measured_too),
         cmocka_unit_test(the_choice_is_made_by_measuring_and_said),
         cmocka_unit_test(weights_that_may_change_are_not_packed),
     };

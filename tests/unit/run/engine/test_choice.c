@@ -21,45 +21,87 @@ static int decide(ep_choice *c, const int64_t ns[EP_RUNNERS]) {
 static void the_faster_one_stays(void **state) {
     (void)state;
     ep_choice c = {.size_class = 12};
-    assert_int_equal(decide(&c, (int64_t[]){5000, 8000, 0}), 10);
-    assert_false(c.keep_eager);
+    assert_int_equal(decide(&c, (int64_t[]){5000, 8000, 0, 0}), 10);
     assert_int_equal(ep_choice_next(&c), EP_RUN_COMPILED);
     assert_non_null(strstr(c.why, "compiled kept for 2^12 to 2^13 elements"));
     c = (ep_choice){.size_class = 3};
-    assert_int_equal(decide(&c, (int64_t[]){9000, 8000, 0}), 26); /* looked at longer before it is dropped */
-    assert_true(c.keep_eager);
+    assert_int_equal(decide(&c, (int64_t[]){9000, 8000, 0, 0}), 26); /* looked at longer before it is dropped */
     assert_int_equal(ep_choice_next(&c), EP_RUN_EAGER);
     assert_string_equal(c.why, "eager kept for 2^3 to 2^4 elements: compiled 9.00 us, eager 8.00 us (best of 12)");
+}
+
+static ep_choice offered(bool attached, bool stepped) {
+    ep_choice c = {.size_class = 12};
+    if (attached) ep_choice_offer(&c, EP_RUN_ATTACHED);
+    if (stepped) ep_choice_offer(&c, EP_RUN_STEPPED);
+    return c;
 }
 
 static void an_epilogue_has_to_be_worth_its_memory(void **state) {
     (void)state;
     ep_choice c = {.size_class = 12};
-    decide(&c, (int64_t[]){5000, 8000, 0});
-    ep_choice_reopen(&c);
-    assert_false(c.decided);
-    assert_int_equal(decide(&c, (int64_t[]){5000, 8000, 4000}), 15);
+    decide(&c, (int64_t[]){5000, 8000, 0, 0});
+    ep_choice_offer(&c, EP_RUN_ATTACHED);
+    assert_false(c.decided); /* it was decided without */
+    assert_int_equal(decide(&c, (int64_t[]){5000, 8000, 4000, 0}), 15);
     assert_int_equal(ep_choice_next(&c), EP_RUN_ATTACHED);
     assert_string_equal(c.why,
                         "compiled kept for 2^12 to 2^13 elements: its pointwise kernel is the products' epilogue; "
                         "with epilogue 4.00 us, without 5.00 us, eager 8.00 us (best of 4)");
-    ep_choice_reopen(&c);
-    decide(&c, (int64_t[]){5000, 8000, 4950}); /* one percent is not */
+    ep_choice_offer(&c, EP_RUN_ATTACHED);
+    assert_true(c.decided); /* known already */
+    c = offered(true, false);
+    decide(&c, (int64_t[]){5000, 8000, 4950, 0}); /* one percent is not */
     assert_int_equal(ep_choice_next(&c), EP_RUN_COMPILED);
     assert_non_null(strstr(c.why, "an epilogue of the products was not faster"));
-    ep_choice_reopen(&c);
-    decide(&c, (int64_t[]){9000, 5000, 7000}); /* eager beats both */
+    c = offered(true, false);
+    decide(&c, (int64_t[]){9000, 5000, 7000, 0}); /* eager beats both */
     assert_int_equal(ep_choice_next(&c), EP_RUN_EAGER);
-    assert_true(c.keep_eager && !c.keep_attached);
-    ep_choice_reopen(&c);
-    decide(&c, (int64_t[]){9000, 5000, 4000}); /* the epilogue saves what would have been dropped */
+    c = offered(true, false);
+    decide(&c, (int64_t[]){9000, 5000, 4000, 0}); /* the epilogue saves what would have been dropped */
     assert_int_equal(ep_choice_next(&c), EP_RUN_ATTACHED);
+}
+
+static void post_ops_are_one_way_more(void **state) {
+    (void)state;
+    ep_choice c = offered(false, true);
+    assert_int_equal(decide(&c, (int64_t[]){5000, 8000, 1, 4000}), 15); /* nothing is attached, so that is not asked */
+    assert_int_equal(ep_choice_next(&c), EP_RUN_STEPPED);
+    assert_string_equal(c.why,
+                        "compiled kept for 2^12 to 2^13 elements: its pointwise steps ride in the products (oneDNN "
+                        "post-ops); with post-ops 4.00 us, without 5.00 us, eager 8.00 us (best of 4)");
+    c = offered(true, true);
+    decide(&c, (int64_t[]){5000, 8000, 3000, 4000});
+    assert_int_equal(ep_choice_next(&c), EP_RUN_ATTACHED);
+    assert_non_null(strstr(c.why, "with epilogue 3.00 us, with post-ops 4.00 us, without 5.00 us"));
+    c = offered(true, true);
+    decide(&c, (int64_t[]){5000, 8000, 3950, 4000}); /* packed weights for one percent */
+    assert_int_equal(ep_choice_next(&c), EP_RUN_STEPPED);
+    c = offered(true, true);
+    decide(&c, (int64_t[]){5000, 8000, 6000, 6000});
+    assert_non_null(strstr(c.why, "neither an epilogue of the products nor post-ops were faster"));
+}
+
+static void other_bits_are_refused(void **state) {
+    (void)state;
+    ep_choice c = offered(false, true);
+    for (int i = 0; !c.decided && i < 100; i++) {
+        ep_runner who = ep_choice_next(&c);
+        if (who == EP_RUN_STEPPED) ep_choice_refuse(&c, "they gave other bits");
+        ep_choice_sample(&c, who, who == EP_RUN_STEPPED ? 1 : 5000);
+    }
+    assert_int_equal(ep_choice_next(&c), EP_RUN_COMPILED);
+    assert_string_equal(
+        c.why, "compiled kept for 2^12 to 2^13 elements: oneDNN post-ops are out: they gave other bits; compiled "
+               "5.00 us, eager 5.00 us (best of 4)");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_faster_one_stays),
         cmocka_unit_test(an_epilogue_has_to_be_worth_its_memory),
+        cmocka_unit_test(post_ops_are_one_way_more),
+        cmocka_unit_test(other_bits_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
