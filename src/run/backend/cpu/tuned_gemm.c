@@ -101,7 +101,7 @@ static int64_t panel_width(const job *j) {
 /* A sweep gains from more rows as long as all of their k fits: weights come from memory less often. */
 static int64_t most_rows(const ep_tuned_row *r, int64_t l2, int64_t chunks) {
     int64_t fit = r->sweep ? min64(l2 / 2 / max64(chunks * r->a_bytes, 1), 512) : 0;
-    return max64(fit, 256) / r->mr * r->mr;
+    return max64(fit, 256 + r->mr - 1) / r->mr * r->mr;
 }
 
 /* Row blocks of about 256 rows whose packed x fills half of L2; where k is too long for that, k goes by in supers and
