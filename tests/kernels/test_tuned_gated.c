@@ -170,12 +170,12 @@ static void same_bytes(const void *a, const void *b, size_t n, const char *what,
 static void one_row_every_way(ep_dtype d, ep_act act, int64_t n, int offset) {
     enum { ROOM = 512 };
     size_t size = ep_dtype_size(d), bytes = ROOM * size;
-    char *in[3], *out[2][4]; /* plain or streamed: forward, dg, du, forward by the formula */
+    char *in[3], *out[2][5]; /* plain or streamed: forward, dg, du, forward by the formula, and by both */
     for (int k = 0; k < 3; k++) in[k] = fill(d, ROOM, false, 4);
-    for (int w = 0; w < 8; w++) {
-        out[w / 4][w % 4] = ep_tuned_alloc(bytes);
-        assert_non_null(out[w / 4][w % 4]);
-        memset(out[w / 4][w % 4], 0xff, bytes);
+    for (int w = 0; w < 10; w++) {
+        out[w / 5][w % 5] = ep_tuned_alloc(bytes);
+        assert_non_null(out[w / 5][w % 5]);
+        memset(out[w / 5][w % 5], 0xff, bytes);
     }
     const ep_tuned_row *row = ep_tuned_select(d, ep_cpu_get()->isa);
     for (int w = 0; w < 2; w++) {
@@ -185,18 +185,21 @@ static void one_row_every_way(ep_dtype d, ep_act act, int64_t n, int offset) {
         row->gated_row(&r);
         r.out = out[w][0] + at, r.table = ep_act_table(d, act);
         row->gated_row(&r);
+        r.out = out[w][4] + at, r.mix = true;
+        row->gated_row(&r);
         r.out = out[w][1] + at, r.dup = out[w][2] + at, r.pairs = ep_pair_table(d, act);
         row->gated_back(&r);
     }
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 5; k++) {
         same_bytes(out[0][k], out[1][k], bytes, ep_dtype_name(d), offset);
         for (size_t b = 0; b < bytes; b++)
             if (b < (size_t)offset * size || b >= ((size_t)offset + (size_t)n) * size)
                 assert_int_equal((unsigned char)out[0][k][b], 0xff);
     }
     same_bytes(out[0][0], out[0][3], bytes, "table against formula", offset);
+    same_bytes(out[0][0], out[0][4], bytes, "table against both", offset);
     for (int k = 0; k < 3; k++) free(in[k]);
-    for (int w = 0; w < 8; w++) free(out[w / 4][w % 4]);
+    for (int w = 0; w < 10; w++) free(out[w / 5][w % 5]);
 }
 
 static void rows_past_the_caches(void **state) {

@@ -4,9 +4,14 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "model/tensor/tensor.h"
 #include "tuned.h"
 
-enum { ENTRIES = 65536 };
+enum { ENTRIES = 65536, TRIED = 2048, TRIES = 9 };
 
 typedef struct table {
     pthread_once_t once;
@@ -51,5 +56,72 @@ const float *ep_pair_table(ep_dtype dtype, ep_act act) {
         return pair_##DTYPE##_##ACT.values;                                                                            \
     }
     EACH_TABLE(FIND_PAIR)
+    return NULL;
+}
+
+/* Gates from -3 to 3, where those of networks are, in L1: memory has its own time, beside which the lookups run. */
+typedef struct trial_data {
+    _Alignas(64) uint16_t in[3][TRIED], out[2][TRIED];
+} trial_data;
+
+static double time_row(ep_gated_fn run, const ep_gated_row *r) {
+    int64_t best = INT64_MAX;
+    for (int i = 0; i < TRIES; i++) {
+        int64_t t = ep_clock_ticks();
+        run(r);
+        t = ep_clock_ticks() - t;
+        if (t < best) best = t;
+    }
+    return (double)ep_clock_to_ns(best) / (TRIED / 16.0);
+}
+
+static void explain(ep_act_trial *t, int back) {
+    static const char *const words[EP_ACT_WAYS] = {"formula", "table", "both"};
+    size_t n = 0, size = sizeof t->why[back];
+    for (int w = 0; w < EP_ACT_WAYS; w++)
+        if (t->ns[back][w] > 0)
+            n += (size_t)snprintf(t->why[back] + n, size - n, "%s %.1f, ", words[w], t->ns[back][w]);
+    snprintf(t->why[back] + n - 2, size - n + 2, " ns");
+}
+
+static void try_ways(ep_act_trial *t, ep_dtype dtype, ep_act act) {
+    const ep_tuned_row *row = ep_tuned_select(dtype, ep_cpu_get()->isa);
+    const float *values = ep_act_table(dtype, act), *pairs = ep_pair_table(dtype, act);
+    trial_data d;
+    for (int k = 0; k < 3; k++)
+        for (int i = 0; i < TRIED; i++)
+            ep_element_store(dtype, &d.in[k][i], (double)((i * 1237 + k * 411) % TRIED) * (6.0 / TRIED) - 3);
+    ep_gated_row r = {.n = TRIED, .dy = d.in[0], .gate = d.in[1], .up = d.in[2], .out = d.out[0], .dup = d.out[1]};
+    r.act = act, r.eager = true;
+    t->ns[0][EP_ACT_BY_FORMULA] = time_row(row->gated_row, &r);
+    t->ns[1][EP_ACT_BY_FORMULA] = time_row(row->gated_back, &r);
+    r.pairs = pairs;
+    if (pairs) t->ns[1][EP_ACT_BY_TABLE] = time_row(row->gated_back, &r);
+    r.pairs = NULL, r.table = values;
+    if (values) t->ns[0][EP_ACT_BY_TABLE] = time_row(row->gated_row, &r);
+    r.mix = true;
+    if (values && row->gated_mixes && act != EP_ACT_SILU) t->ns[0][EP_ACT_BY_BOTH] = time_row(row->gated_row, &r);
+    for (int back = 0; back < 2; back++) {
+        for (int w = 0; w < EP_ACT_WAYS; w++)
+            if (t->ns[back][w] > 0 && t->ns[back][w] < t->ns[back][t->way[back]]) t->way[back] = (ep_act_way)w;
+        explain(t, back);
+    }
+}
+
+#define DEFINE_TRIAL(DTYPE, ACT)                                                                                       \
+    static ep_act_trial trial_##DTYPE##_##ACT;                                                                         \
+    static pthread_once_t tried_##DTYPE##_##ACT = PTHREAD_ONCE_INIT;                                                   \
+    static void try_##DTYPE##_##ACT(void) {                                                                            \
+        try_ways(&trial_##DTYPE##_##ACT, EP_DTYPE_##DTYPE, EP_ACT_##ACT);                                              \
+    }
+EACH_TABLE(DEFINE_TRIAL)
+
+const ep_act_trial *ep_act_tried(ep_dtype dtype, ep_act act) {
+#define FIND_TRIAL(DTYPE, ACT)                                                                                         \
+    if (dtype == EP_DTYPE_##DTYPE && act == EP_ACT_##ACT) {                                                            \
+        pthread_once(&tried_##DTYPE##_##ACT, try_##DTYPE##_##ACT);                                                     \
+        return &trial_##DTYPE##_##ACT;                                                                                 \
+    }
+    EACH_TABLE(FIND_TRIAL)
     return NULL;
 }

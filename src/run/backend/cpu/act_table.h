@@ -11,4 +11,19 @@ const float *ep_act_table(ep_dtype dtype, ep_act act);
 /* Pairs: the value as above and the slope of act, not rounded. */
 const float *ep_pair_table(ep_dtype dtype, ep_act act);
 
+/* How the gated kernels come by act: processors differ in what a gather costs. Every way gives the same bits. */
+typedef enum ep_act_way {
+    EP_ACT_BY_FORMULA,
+    EP_ACT_BY_TABLE,
+    EP_ACT_BY_BOTH, /* forward, where a kernel has it: one vector in four by the formula */
+    EP_ACT_WAYS
+} ep_act_way;
+typedef struct ep_act_trial {
+    double ns[2][EP_ACT_WAYS]; /* 16 results, forward and backward; 0: no such way */
+    ep_act_way way[2];
+    char why[2][96]; /* the figures */
+} ep_act_trial;
+/* Measured once per process in about 0.1 ms; NULL where there is nothing to choose. */
+const ep_act_trial *ep_act_tried(ep_dtype dtype, ep_act act);
+
 #endif

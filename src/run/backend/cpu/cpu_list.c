@@ -1,6 +1,7 @@
 /* The list of CPU kernels for people: eager rows, oneDNN's products, tuned rows, each with the reason of its choice. */
 #include <epilogue/kernels.h>
 
+#include "act_table.h"
 #include "cpu_kernels.h"
 #include "tuned.h"
 
@@ -80,11 +81,35 @@ static void add_tuned(list *l, ep_isa isa) {
     }
 }
 
+/* The gated kernels alone: one row a way of finding act, with what 16 results took. */
+static void add_gated(list *l, ep_isa isa) {
+    static const char *const families[2] = {"geglu", "geglu_backward"};
+    static const char *const ways[EP_ACT_WAYS] = {"formula", "table", "table_formula"};
+    for (int back = 0; back < 2; back++)
+        for (ep_dtype d = EP_DTYPE_F32; d <= EP_DTYPE_F16; d++) {
+            const ep_tuned_row *r = ep_tuned_select(d, isa);
+            const ep_act_trial *t = ep_act_tried(d, EP_ACT_GELU_TANH);
+            for (int w = 0; r && w < (t ? EP_ACT_WAYS : 1); w++) {
+                if (t && t->ns[back][w] <= 0) continue;
+                ep_kernel_row row = {.mode = "tuned",
+                                     .family = families[back],
+                                     .dtype = ep_dtype_name(d),
+                                     .isa = r->vector_name,
+                                     .tile = ways[w],
+                                     .limits = "any width and stride",
+                                     .used = !t || t->way[back] == (ep_act_way)w,
+                                     .why = t ? t->why[back] : ""};
+                add(l, &row);
+            }
+        }
+}
+
 size_t ep_kernel_rows(ep_kernel_row *out, size_t max) {
     list l = {out, out ? max : 0, 0};
     ep_isa isa = ep_cpu_get()->isa;
     add_eager(&l, isa);
     add_products(&l, isa);
     add_tuned(&l, isa);
+    add_gated(&l, isa);
     return l.count;
 }

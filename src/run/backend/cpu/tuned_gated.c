@@ -116,6 +116,17 @@ static bool is_input(const job *j, int k) {
     return j->data[k] == j->data[0] || j->data[k] == j->data[1] || (j->backward && j->data[k] == j->data[3]);
 }
 
+static void choose_way(ep_gated_row *r, ep_dtype dtype, ep_act act, bool backward) {
+    const ep_act_trial *t = ep_act_tried(dtype, act);
+    if (!t || t->way[backward] == EP_ACT_BY_FORMULA) return;
+    if (backward) {
+        r->pairs = ep_pair_table(dtype, act);
+        return;
+    }
+    r->table = ep_act_table(dtype, act);
+    r->mix = t->way[0] == EP_ACT_BY_BOTH;
+}
+
 static ep_status run(int threads, ep_act act, ep_rounding rounding, job *j, const ep_tensor *const t[OPERANDS],
                      ep_error *err) {
     const ep_tensor *out = t[2];
@@ -143,9 +154,7 @@ static ep_status run(int threads, ep_act act, ep_rounding rounding, job *j, cons
     j->segments = (width + SEGMENT - 1) / SEGMENT;
     j->kernel.act = act;
     j->kernel.eager = rounding == EP_ROUNDING_EAGER;
-    if (j->kernel.eager && out->numel >= TABLE_PAYS)
-        *(j->backward ? &j->kernel.pairs : &j->kernel.table) =
-            (j->backward ? ep_pair_table : ep_act_table)(out->dtype, act);
+    if (j->kernel.eager && out->numel >= TABLE_PAYS) choose_way(&j->kernel, out->dtype, act, j->backward);
     j->kernel.stream =
         out->numel * j->size >= STREAM_BYTES / j->operands && !is_input(j, 2) && !(j->backward && is_input(j, 4));
     int64_t grain = SEGMENT / (width < SEGMENT ? width : SEGMENT);

@@ -68,9 +68,22 @@ ACT_FN gated_both gated_value_and_slope(const ep_act act, v_f32 x) {
     return y;
 }
 
+/* act(g) for g of the dtype before it is rounded to it; bf16 has shorter forms, which round to the same numbers. */
+V_FN v_f32 gated_act(const ep_act act, v_f32 g) {
+#ifdef TILE_DTYPE_BF16
+    if (act == EP_ACT_GELU_TANH) return v_gelu_tanh_of_bf16(g);
+    if (act == EP_ACT_GELU_ERF) return v_gelu_erf_of_bf16(g);
+#endif
+    return act_apply(act, g);
+}
+
 V_FN v_f32 gated_one(const ep_act act, const bool eager, const float *table, v_f32 g, v_f32 u) {
     (void)table;
-    return (eager ? tile_act_rounded(act, table, g) : act_apply(act, g)) * u;
+    if (!eager) return act_apply(act, g) * u;
+#if TILE_SIZE == 2
+    if (act == EP_ACT_COUNT) return v_gather(table, TILE_INDEX(g)) * u;
+#endif
+    return TILE_ROUND(gated_act(act, g)) * u;
 }
 
 /* A piece is what a vector's bytes hold: V_LANES elements of 4 bytes, or twice as many of 2 bytes, which go through the
@@ -83,15 +96,22 @@ enum {
 };
 
 #if TILE_SIZE == 2
-V_FN v_i32 gated_piece(const ep_act act, const bool eager, const float *table, v_i32 g, v_i32 u) {
-    if (act == EP_ACT_COUNT)
-        return TILE_JOIN(v_gather(table, TILE_INDEX_A(g)) * TILE_A(u), v_gather(table, TILE_INDEX_B(g)) * TILE_B(u));
-    return TILE_JOIN(gated_one(act, eager, table, TILE_A(g), TILE_A(u)),
-                     gated_one(act, eager, table, TILE_B(g), TILE_B(u)));
+V_FN v_i32 gated_piece(const ep_act act_a, const ep_act act_b, const bool eager, const float *table, v_i32 g, v_i32 u) {
+    v_f32 a, b;
+    if (act_a == EP_ACT_COUNT)
+        a = v_gather(table, TILE_INDEX_A(g)) * TILE_A(u);
+    else
+        a = gated_one(act_a, eager, table, TILE_A(g), TILE_A(u));
+    if (act_b == EP_ACT_COUNT)
+        b = v_gather(table, TILE_INDEX_B(g)) * TILE_B(u);
+    else
+        b = gated_one(act_b, eager, table, TILE_B(g), TILE_B(u));
+    return TILE_JOIN(a, b);
 }
 #else
-V_FN v_i32 gated_piece(const ep_act act, const bool eager, const float *table, v_i32 g, v_i32 u) {
-    return v_bits(gated_one(act, eager, table, v_float(g), v_float(u)));
+V_FN v_i32 gated_piece(const ep_act act_a, const ep_act act_b, const bool eager, const float *table, v_i32 g, v_i32 u) {
+    (void)act_b;
+    return v_bits(gated_one(act_a, eager, table, v_float(g), v_float(u)));
 }
 #endif
 
@@ -114,29 +134,49 @@ static inline int64_t gated_head(const void *p, bool stream, int64_t n) {
 
 #define GATED_PUT(stream, p, q) ((stream) ? v_stream(p, v_float(q)) : v_store(p, v_float(q)))
 
-GATED_FN gated_turns(const ep_gated_row *r, const ep_act act, const bool eager, const bool stream) {
-    const char *g = r->gate, *u = r->up;
-    char *out = r->out;
-    int64_t i = gated_head(out, stream, r->n);
-    gated_row_part(r, act, eager, 0, i);
-    for (; i + TURN <= r->n; i += TURN) {
-        const char *pg = g + i * TILE_SIZE, *pu = u + i * TILE_SIZE;
-        __builtin_prefetch(pg + AHEAD, 0, 3);
-        __builtin_prefetch(pu + AHEAD, 0, 3);
-        _Pragma("GCC unroll 2") for (int k = 0; k < PIECES; k++) {
-            int64_t at = k * PIECE * TILE_SIZE;
-            v_i32 y = gated_piece(act, eager, r->table, v_bits(v_load(pg + at)), v_bits(v_load(pu + at)));
-            GATED_PUT(stream, out + i * TILE_SIZE + at, y);
-        }
+/* 64 bytes of the result; act_b is of the odd vectors. */
+GATED_FN gated_turn(const ep_gated_row *r, const ep_act act_a, const ep_act act_b, const bool eager, int64_t at) {
+    const char *g = (const char *)r->gate + at, *u = (const char *)r->up + at;
+    char *out = (char *)r->out + at;
+    __builtin_prefetch(g + AHEAD, 0, 3);
+    __builtin_prefetch(u + AHEAD, 0, 3);
+    _Pragma("GCC unroll 2") for (int k = 0; k < 64; k += PIECE * TILE_SIZE) {
+        v_i32 y = gated_piece(act_a, act_b, eager, r->table, v_bits(v_load(g + k)), v_bits(v_load(u + k)));
+        GATED_PUT(r->stream, out + k, y);
     }
-    gated_row_part(r, act, eager, i, r->n);
 }
 
+/* Lookups keep the load ports busy and formulas the others: where `mix` is an activation, one vector in four of the
+ * table's comes by its formula. */
+GATED_FN gated_turns(const ep_gated_row *r, const ep_act act, const ep_act mix, const bool eager) {
+    int64_t i = 0, end = gated_head(r->out, r->stream, r->n);
+    _Pragma("GCC unroll 1") for (int pass = 0; pass < 2; pass++) { /* head and turns, then the rest: one copy of both */
+        gated_row_part(r, act, eager, i, end);
+        if (pass) break;
+        i = end;
+        for (; mix != EP_ACT_COUNT && i + 2 * TURN <= r->n; i += 2 * TURN) {
+            gated_turn(r, act, act, eager, i * TILE_SIZE);
+            gated_turn(r, act, mix, eager, (i + TURN) * TILE_SIZE);
+        }
+        for (; i + TURN <= r->n; i += TURN) gated_turn(r, act, act, eager, i * TILE_SIZE);
+        end = r->n;
+    }
+}
+
+#if defined(TILE_DTYPE_BF16) && V_LANES == 16
+#define GATED_MIXES(act, table_act)                                                                                    \
+    if ((act) == EP_ACT_COUNT && r->mix && r->act == (table_act)) {                                                    \
+        gated_turns(r, act, table_act, eager);                                                                         \
+        return;                                                                                                        \
+    }
+#else
+#define GATED_MIXES(act, table_act)
+#endif
+
 GATED_FN gated_row_body(const ep_gated_row *r, const ep_act act, const bool eager) {
-    if (r->stream)
-        gated_turns(r, act, eager, true);
-    else
-        gated_turns(r, act, eager, false);
+    GATED_MIXES(act, EP_ACT_GELU_TANH)
+    GATED_MIXES(act, EP_ACT_GELU_ERF)
+    gated_turns(r, act, EP_ACT_COUNT, eager);
 }
 
 /* gate[i] and up[i] stand side by side from r->gate on. */
@@ -200,7 +240,7 @@ GATED_FN gated_back_part(const ep_gated_row *r, const ep_act act, const bool eag
     }
 }
 
-GATED_FN gated_back_piece(const ep_gated_row *r, const ep_act act, const bool eager, int64_t at, const bool stream) {
+GATED_FN gated_back_piece(const ep_gated_row *r, const ep_act act, const bool eager, int64_t at, bool stream) {
     v_i32 d = v_bits(v_load((const char *)r->dy + at)), g = v_bits(v_load((const char *)r->gate + at));
     v_i32 u = v_bits(v_load((const char *)r->up + at));
     char *dg = (char *)r->out + at, *du = (char *)r->dup + at;
@@ -222,25 +262,22 @@ GATED_FN gated_back_piece(const ep_gated_row *r, const ep_act act, const bool ea
 #endif
 }
 
-GATED_FN gated_back_turns(const ep_gated_row *r, const ep_act act, const bool eager, const bool stream) {
-    int64_t i = gated_head(r->out, stream, r->n);
-    gated_back_part(r, act, eager, 0, i);
-    for (; i + TURN <= r->n; i += TURN) {
-        __builtin_prefetch((const char *)r->dy + i * TILE_SIZE + AHEAD, 0, 3);
-        __builtin_prefetch((const char *)r->gate + i * TILE_SIZE + AHEAD, 0, 3);
-        __builtin_prefetch((const char *)r->up + i * TILE_SIZE + AHEAD, 0, 3);
-        _Pragma("GCC unroll 2") for (int k = 0; k < PIECES; k++)
-            gated_back_piece(r, act, eager, (i + k * PIECE) * TILE_SIZE, stream);
-    }
-    gated_back_part(r, act, eager, i, r->n);
-}
-
 /* Both results are stored past the caches where they lie alike to their lines. */
 GATED_FN gated_back_body(const ep_gated_row *r, const ep_act act, const bool eager) {
-    if (r->stream && ((uintptr_t)r->out - (uintptr_t)r->dup) % 64 == 0)
-        gated_back_turns(r, act, eager, true);
-    else
-        gated_back_turns(r, act, eager, false);
+    bool stream = r->stream && ((uintptr_t)r->out - (uintptr_t)r->dup) % 64 == 0;
+    int64_t i = 0, end = gated_head(r->out, stream, r->n);
+    _Pragma("GCC unroll 1") for (int pass = 0; pass < 2; pass++) {
+        gated_back_part(r, act, eager, i, end);
+        if (pass) break;
+        for (i = end; i + TURN <= r->n; i += TURN) {
+            __builtin_prefetch((const char *)r->dy + i * TILE_SIZE + AHEAD, 0, 3);
+            __builtin_prefetch((const char *)r->gate + i * TILE_SIZE + AHEAD, 0, 3);
+            __builtin_prefetch((const char *)r->up + i * TILE_SIZE + AHEAD, 0, 3);
+            _Pragma("GCC unroll 2") for (int k = 0; k < PIECES; k++)
+                gated_back_piece(r, act, eager, (i + k * PIECE) * TILE_SIZE, stream);
+        }
+        end = r->n;
+    }
 }
 
 #define GATED_DEFINE(NAME, BODY)                                                                                       \

@@ -295,6 +295,7 @@ const ep_tuned_row ep_bf16_gemm_amxbf16_t32x32 = {
     .gated_row = gated_row,
     .gated_pairs = gated_pairs,
     .gated_back = gated_back,
+    .gated_mixes = true,
     .usable = ep_isa_request_amx,
     .unusable = "the system refuses AMX tiles to this process",
 };

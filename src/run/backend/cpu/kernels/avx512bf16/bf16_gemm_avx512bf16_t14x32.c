@@ -84,4 +84,5 @@ const ep_tuned_row ep_bf16_gemm_avx512bf16_t14x32 = {
     .gated_row = gated_row,
     .gated_pairs = gated_pairs,
     .gated_back = gated_back,
+    .gated_mixes = true,
 };
