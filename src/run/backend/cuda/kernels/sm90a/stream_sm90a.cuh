@@ -76,15 +76,10 @@ __device__ __forceinline__ void stream_body(const CUtensorMap *map_x, const CUte
     extern __shared__ uint8_t raw[];
     uint32_t base = (smem_u32(raw) + 1023) & ~1023u;
     uint32_t full = base + S::data, empty = full + 8 * STAGES;
-    uint32_t summed = empty + 8 * STAGES, taken = summed + 8; /* of the parts of all CTAs */
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) {
             mbar_init(full + 8 * s, 1);
             mbar_init(empty + 8 * s, WGS);
-        }
-        if (SPLIT > 1) {
-            mbar_init(summed, WGS * SPLIT);
-            mbar_init(taken, WGS * SPLIT);
         }
         fence_barrier_init();
     }
@@ -209,12 +204,9 @@ __device__ __forceinline__ void stream_body(const CUtensorMap *map_x, const CUte
                                      "f"(d[0][4 * j + 2 * h + 1])
                                      : "memory");
                     }
-                auto meet = [&](uint32_t bar) {
-                    named_barrier(2 + wg, 128);
-                    if (in_group < SPLIT) mbar_arrive_release_cluster(bar, in_group);
-                    mbar_wait_cluster(bar, 0);
-                };
-                meet(summed);
+                /* Warps that have left count as arrived: the one that loads does not take part. An mbarrier of
+                 * cluster scope does the same, but racecheck does not follow it (tests/device/sanitize/cluster_sum.cu). */
+                cluster_meet();
                 for (int i = rank * (128 * WGS) + threadIdx.x; i < args.m * (OUT / 2); i += SPLIT * (128 * WGS)) {
                     int r = i / (OUT / 2), c = 2 * (i % (OUT / 2));
                     uint32_t at = base + 4 * (r * S::part_row + c);
@@ -231,7 +223,7 @@ __device__ __forceinline__ void stream_body(const CUtensorMap *map_x, const CUte
                     v.y = plain_value<T, ACT, EAGER>(v.y, e, r, c + 1);
                     store_pair<T>(args, r, c, T::pack(v.x, v.y));
                 }
-                meet(taken); /* before this CTA leaves */
+                cluster_meet(); /* before this CTA leaves */
             }
         }
     }
