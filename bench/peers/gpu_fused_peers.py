@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""The strongest public fused kernels on the GPU, at the shapes of docs/gpu.md: quack-kernels' gemm_gated (gate and up in one
+product, activation in its epilogue) and its gemm for down.
+
+    PYTHONPATH=SITE gpu_fused_peers.py [--seconds N] [--shapes M,DIM,HIDDEN ...]
+
+SITE holds quack-kernels and nvidia-cutlass-dsl, installed with `pip install --target SITE` (its .pth file is not read there, so
+that folder is added here). Each shape is measured with the default tiles and, as long as the time lasts, with its own
+autotuning. "us" is the median of CUDA graph replays, "host_us" the least of bursts of eager calls; "off" the norm of the
+difference to torch's eager block in float32 over that block's norm. One JSON line a measurement."""
+import argparse
+import json
+import os
+import signal
+import statistics
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+SHAPES = ["8192,768,3072", "8192,2048,16384", "8192,4096,14336", "1024,2048,16384", "128,4096,14336", "16,2048,16384",
+          "1,2048,16384", "1,768,3072"]
+
+
+class Late(Exception):
+    pass
+
+
+def late(*_):
+    raise Late
+
+
+def load_quack():
+    for folder in sys.path:
+        packages = os.path.join(folder, "nvidia_cutlass_dsl", "dsl_packages")
+        if os.path.isdir(packages) and packages not in sys.path:
+            sys.path.insert(0, packages)
+            break
+    import quack.gemm_runtime.identity as identity
+    plain = identity.semantic_value_key
+
+    def key(value, *seen):
+        """quack 0.6.5 wants to name all that an epilogue depends on, and with nvidia-cutlass-dsl 4.8.1 finds there what it cannot
+        name (where it keeps source locations). By its type it is named well enough for one process with one epilogue."""
+        try:
+            return plain(value, *seen)
+        except TypeError:
+            return ("of type", type(value).__module__, type(value).__qualname__)
+
+    identity.semantic_value_key = key
+    from quack.gemm_interface import gemm, gemm_gated
+    return gemm, gemm_gated
+
+
+def graph_us(call):
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    for _ in range(3):
+        graph.replay()
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    times = []
+    for _ in range(15):
+        start.record()
+        for _ in range(20):
+            graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) * 1e3 / 20)
+    return statistics.median(times)
+
+
+def host_us(call):
+    least = 1e9
+    for _ in range(20):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(10):
+            call()
+        least = min(least, (time.perf_counter() - begin) * 1e5)
+    torch.cuda.synchronize()
+    return least
+
+
+def measure(name, call, expected, shape, **more):
+    y = call().float()
+    off = ((y - expected).norm() / expected.norm()).item()
+    row = {"peer": name, "m": shape[0], "dim": shape[1], "hidden": shape[2], "us": round(graph_us(call), 2),
+           "host_us": round(host_us(call), 1), "off": float(f"{off:.2e}"), **more}
+    print(json.dumps(row), flush=True)
+
+
+def one_shape(gemm, gemm_gated, shape, tuned):
+    m, dim, hidden = shape
+    torch.manual_seed(1)
+    x = torch.randn(m, dim, device="cuda", dtype=torch.bfloat16)
+    gate = torch.randn(hidden, dim, device="cuda", dtype=torch.bfloat16) / dim**0.5
+    up = torch.randn(hidden, dim, device="cuda", dtype=torch.bfloat16) / dim**0.5
+    down = torch.randn(dim, hidden, device="cuda", dtype=torch.bfloat16) / hidden**0.5
+    both = torch.stack([gate, up], 1).reshape(2 * hidden, dim)  # gate and up by turns, as its epilogue wants them
+    xf = x.float()
+    expected = (F.gelu(xf @ gate.float().t(), approximate="tanh") * (xf @ up.float().t())) @ down.float().t()
+
+    def quack():
+        h = gemm_gated(x, both.t(), activation="geglu", store_preact=False, tuned=tuned)[1]
+        return gemm(h, down.t(), tuned=tuned)
+
+    def eager():
+        return (F.gelu(x @ gate.t(), approximate="tanh") * (x @ up.t())) @ down.t()
+
+    begin = time.perf_counter()
+    quack()
+    torch.cuda.synchronize()
+    first = round(time.perf_counter() - begin, 2)
+    measure("quack, autotuned" if tuned else "quack, default", quack, expected, shape, first_call_s=first)
+    if not tuned:
+        measure("torch eager", eager, expected, shape)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--seconds", type=float, default=100)
+    p.add_argument("--shapes", nargs="*", default=SHAPES)
+    a = p.parse_args()
+    end = time.monotonic() + a.seconds
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    begin = time.perf_counter()
+    gemm, gemm_gated = load_quack()
+    print(json.dumps({"import_s": round(time.perf_counter() - begin, 1), "device": torch.cuda.get_device_name(),
+                      "torch": torch.__version__}), flush=True)
+    signal.signal(signal.SIGALRM, late)
+    for tuned in (False, True):
+        for text in a.shapes:
+            left = end - time.monotonic()
+            if left < 3:
+                print(json.dumps({"left out": text, "tuned": tuned}), flush=True)
+                continue
+            signal.alarm(int(left))
+            try:
+                one_shape(gemm, gemm_gated, [int(v) for v in text.split(",")], tuned)
+            except Late:
+                print(json.dumps({"out of time": text, "tuned": tuned}), flush=True)
+            except Exception as e:  # noqa: BLE001: what a peer cannot do is a line of the table
+                print(json.dumps({"failed": text, "tuned": tuned, "why": f"{type(e).__name__}: {str(e)[:300]}"}), flush=True)
+            finally:
+                signal.alarm(0)
+
+
+main()
