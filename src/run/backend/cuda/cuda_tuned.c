@@ -213,14 +213,15 @@ static unsigned stream_shared(const cuda_gemm_row *row) {
 
 static ep_status run_stream(cuda_state *s, const ep_tuned_call *c, const cuda_gemm_row *row, cuda_launch *l,
                             ep_error *err) {
-    const ep_packed *w = c->weights;
+    ep_packed *w = (ep_packed *)(uintptr_t)c->weights; /* its maps are a cache */
     cu_tensor_map x, w0, w1;
     int64_t k = padded(w->k);
     unsigned rows = (unsigned)padded(c->m), columns = (unsigned)row->tile_n;
-    EP_TRY(make_map(s, w->dtype, c->x, c->m, k, c->x_row, rows, &x, err));
-    EP_TRY(make_map(s, w->dtype, w->w[0], w->n, k, w->row[0], columns, &w0, err));
+    EP_TRY(open_maps(w, err));
+    EP_TRY(find_map(s, w, c->x, c->m, k, c->x_row, rows, &x, err));
+    EP_TRY(find_map(s, w, w->w[0], w->n, k, w->row[0], columns, &w0, err));
     w1 = w0;
-    if (row->gated) EP_TRY(make_map(s, w->dtype, w->w[1], w->n, k, w->row[1], columns, &w1, err));
+    if (row->gated) EP_TRY(find_map(s, w, w->w[1], w->n, k, w->row[1], columns, &w1, err));
     stream_args a = {(int)c->m,       (int)w->n,       (int)k,     (int)((w->n + row->tile_n - 1) / row->tile_n),
                      (int)rows * 128, c->bias0,        c->bias1,   c->residual,
                      c->out,          c->residual_row, c->out_row, L2_NORMAL};
