@@ -95,6 +95,8 @@ ep_status cuda_state_open(int index, ep_error *err, cuda_state **out) {
     s->cu = cu;
     s->index = index;
     s->mark_written = getenv("EPILOGUE_INITCHECK") != NULL;
+    const char *relaunch = getenv("EPILOGUE_RELAUNCH");
+    s->no_relaunch = relaunch && strcmp(relaunch, "0") == 0;
     ep_status status = open_device(s, err);
     if (status != EP_OK) {
         close_device(s);

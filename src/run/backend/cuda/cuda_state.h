@@ -50,8 +50,11 @@ typedef struct cuda_state {
     size_t workspace_bytes;
     cuda_gemm_entry **gemms; /* open addressing by key */
     size_t gemm_count, gemm_slots;
-    bool autotune;     /* measure cuBLASLt's proposals instead of taking its first */
-    ep_text autotuned; /* a line for each choice made so */
+    bool autotune;                  /* measure cuBLASLt's proposals instead of taking its first */
+    ep_text autotuned;              /* a line for each choice made so */
+    bool no_relaunch;               /* EPILOGUE_RELAUNCH=0: every product is a call of the library */
+    int relaunched, not_relaunched; /* shape classes whose launches were learned, or could not be */
+    const char *why_not;            /* the last that could not; NULL: none */
 
     cu_module *modules; /* ahead-of-time images, loaded on first use */
     bool *listed;       /* by image: what it holds is in the table */
@@ -94,6 +97,7 @@ ep_status cuda_run(cuda_state *s, const cuda_launch *launch, void **params, ep_e
 ep_status cuda_run_function(cuda_state *s, cu_function function, const cuda_launch *launch, void **params,
                             ep_error *err);
 bool cuda_has_kernel(cuda_state *s, const char *name);
+#define CUDA_FILL_KERNEL "ep_fill_sm80" /* what memsets become in a capture */
 void cuda_launch_close(cuda_state *s);
 
 /* gemm_cublaslt.c */

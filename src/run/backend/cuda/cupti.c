@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/probe.h"
+#include "cuda_state.h"
 #include "driver.h"
 
 enum {
@@ -105,6 +106,8 @@ static void take_work(const ep_probe *p, ep_probe_kernel *k) {
     k->bytes_written = n->bytes_written;
 }
 
+#define MEMSET_NAME "Memset (Device)"
+
 static void deliver(const ep_probe *p, const uint8_t *r, uint32_t kind) {
     bool kernel = kind == KIND_KERNEL;
     ep_probe_kernel k = {.what = kernel                ? "kernel"
@@ -130,12 +133,17 @@ static void deliver(const ep_probe *p, const uint8_t *r, uint32_t kind) {
             k.block[i] = u32(r, 64 + 4 * i);
         }
         k.shared_bytes = u32(r, 76) + u32(r, 80);
+        /* CUPTI calls the kernels by which the driver fills memory memsets; this one is of the same kind. */
+        if (name && strcmp(name, CUDA_FILL_KERNEL) == 0) {
+            k.what = "memset";
+            k.name = MEMSET_NAME;
+        }
     } else {
         static const char *const copies[] = {
             [1] = "Memcpy HtoD", [2] = "Memcpy DtoH", [8] = "Memcpy DtoD", [10] = "Memcpy PtoP"};
         uint8_t copy = r[4];
         bool known = copy < sizeof copies / sizeof *copies && copies[copy];
-        k.name = kind == KIND_MEMSET ? "Memset (Device)" : known ? copies[copy] : "Memcpy";
+        k.name = kind == KIND_MEMSET ? MEMSET_NAME : known ? copies[copy] : "Memcpy";
         k.bytes_written = (int64_t)u64(r, 8);
         k.bytes_read = kind == KIND_MEMSET ? 0 : k.bytes_written;
         k.flops = 0;

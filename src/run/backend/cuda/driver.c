@@ -71,6 +71,13 @@ static void load_driver(void) {
     char ignored[sizeof driver_missing];
     if (!bind(lib, &driver, newer, sizeof newer / sizeof *newer, "", ignored, sizeof ignored))
         driver.module_count = NULL;
+    static const symbol_row graphs[] = {{"cuGraphKernelNodeGetParams_v2", offsetof(cu_driver, kernel_node)},
+                                        {"cuGraphKernelNodeGetAttribute", offsetof(cu_driver, kernel_node_attribute)},
+                                        {"cuGraphMemsetNodeGetParams", offsetof(cu_driver, memset_node)},
+                                        {"cuGraphNodeGetDependencies_v2", offsetof(cu_driver, node_dependencies)},
+                                        {"cuMemsetD32Async", offsetof(cu_driver, memset32)}};
+    if (!bind(lib, &driver, graphs, sizeof graphs / sizeof *graphs, "", ignored, sizeof ignored))
+        driver.kernel_node = NULL;
     driver.library = lib;
 }
 

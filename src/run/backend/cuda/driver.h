@@ -45,6 +45,24 @@ typedef struct cu_launch_config {
     unsigned attribute_count;
 } cu_launch_config;
 
+/* CUDA_KERNEL_NODE_PARAMS_v2: `kernel` counts where function is NULL. */
+typedef struct cu_kernel_node {
+    cu_function function;
+    unsigned grid[3], block[3], shared_bytes;
+    void **params, **extra;
+    struct cu_kernel *kernel;
+    cu_context context;
+} cu_kernel_node;
+typedef struct cu_edge { /* CUgraphEdgeData; type 1: programmatic */
+    unsigned char from_port, to_port, type, reserved[5];
+} cu_edge;
+typedef struct cu_memset_node { /* CUDA_MEMSET_NODE_PARAMS_v1; value, element size in bytes, elements */
+    cu_ptr to;
+    size_t pitch;
+    unsigned value, element;
+    size_t width, height;
+} cu_memset_node;
+
 enum {
     CU_ATTR_MAX_SHARED_OPTIN = 97,
     CU_ATTR_SM_COUNT = 16,
@@ -52,7 +70,9 @@ enum {
     CU_ATTR_MINOR = 76,
     CU_ATTR_L2 = 38,
     CU_FUNC_MAX_DYNAMIC_SHARED = 8,
+    CU_LAUNCH_COOPERATIVE = 2,
     CU_LAUNCH_CLUSTER = 4,
+    CU_LAUNCH_CLUSTER_POLICY = 5,
     CU_LAUNCH_PROGRAMMATIC = 6,
 };
 
@@ -117,6 +137,12 @@ typedef struct cu_driver {
     cu_result (*module_count)(unsigned *count, cu_module module);
     cu_result (*module_list)(cu_function *functions, unsigned count, cu_module module);
     cu_result (*function_name)(const char **name, cu_function function);
+    /* Of newer drivers, all or none (kernel_node NULL): what a captured graph will launch. */
+    cu_result (*kernel_node)(void *node, cu_kernel_node *params);
+    cu_result (*kernel_node_attribute)(void *node, int attribute, cu_launch_value *value);
+    cu_result (*memset_node)(void *node, cu_memset_node *params);
+    cu_result (*node_dependencies)(void *node, void **dependencies, cu_edge *edges, size_t *count);
+    cu_result (*memset32)(cu_ptr dst, unsigned value, size_t count, cu_stream stream);
 } cu_driver;
 
 /* The driver, loaded once per process; NULL with a sentence where it is not there. Any thread. */

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "cuda_probe.h"
 #include "cuda_state.h"
+#include "gemm_relaunch.h"
 
 typedef struct gemm_key {
     int64_t batch, m, n, k, a_ld, b_ld, c_ld, out_ld, a_batch, b_batch, c_batch, out_batch;
@@ -20,12 +21,16 @@ struct cuda_gemm_entry {
     lt_algo algo;
     const void *bias;
     bool chosen; /* by measuring, or measuring was tried */
+    int calls;   /* of the library, until its launches were learned or could not be */
+    cuda_relaunch *relaunch;
     char name[80];
 };
 
 /* A search runs each of the library's proposals a few times; it may cost this much device time, then the best so far is
  * taken. */
 enum { WORKSPACE_BYTES = 64 << 20, PROPOSALS = 16, TRIALS = 5, SEARCH_MS = 500 };
+/* A product that comes again pays for learning what it launches, and before a plan of it is captured. */
+enum { CALLS_BEFORE_LEARNING = 1 };
 
 static int lt_type(ep_dtype dtype) {
     return dtype == EP_DTYPE_F32 ? LT_R_32F : dtype == EP_DTYPE_BF16 ? LT_R_16BF : LT_R_16F;
@@ -50,6 +55,7 @@ static ep_status make_layout(const lt_library *lt, int type, int64_t rows, int64
 
 static void free_entry(const lt_library *lt, cuda_gemm_entry *e) {
     if (!e) return;
+    cuda_relaunch_free(e->relaunch);
     if (e->desc) lt->desc_destroy(e->desc);
     if (e->w) lt->layout_destroy(e->w);
     if (e->x) lt->layout_destroy(e->x);
@@ -222,6 +228,63 @@ static int multiply(cuda_state *s, const ep_gemm *g, const cuda_gemm_entry *e, c
                          e->c, g->out, e->d, algo, (void *)(uintptr_t)s->workspace, s->workspace_bytes, s->stream);
 }
 
+typedef struct library_call {
+    const cuda_state *s;
+    const ep_gemm *g;
+    const cuda_gemm_entry *e;
+} library_call;
+
+static int enqueue(void *user, const uint64_t *p, cu_stream stream) {
+    const library_call *c = user;
+    float alpha = (float)c->g->alpha, beta = 0;
+    const void *a = (const void *)(uintptr_t)p[RELAUNCH_A], *b = (const void *)(uintptr_t)p[RELAUNCH_B];
+    const void *bias = (const void *)(uintptr_t)p[RELAUNCH_BIAS];
+    void *out = (void *)(uintptr_t)p[RELAUNCH_OUT];
+    int r = bias ? c->s->lt->desc_set(c->e->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias) : 0;
+    if (r != 0) return r;
+    return c->s->lt->matmul(c->s->lt_handle, c->e->desc, &alpha, b, c->e->w, a, c->e->x, &beta, out, c->e->c, out,
+                            c->e->d, &c->e->algo, (void *)(uintptr_t)c->s->workspace, c->s->workspace_bytes, stream);
+}
+
+static void addresses(const ep_gemm *g, uint64_t *p) {
+    p[RELAUNCH_A] = (uint64_t)(uintptr_t)g->a;
+    p[RELAUNCH_B] = (uint64_t)(uintptr_t)g->b;
+    p[RELAUNCH_OUT] = (uint64_t)(uintptr_t)g->out;
+    p[RELAUNCH_BIAS] = (uint64_t)(uintptr_t)g->bias;
+}
+
+/* Not while something is captured or recorded: it would be in there. */
+static void learn(cuda_state *s, const ep_gemm *g, cuda_gemm_entry *e) {
+    if (e->calls > CALLS_BEFORE_LEARNING || s->capture || s->no_relaunch || ep_probe_get()) return;
+    if (e->calls++ < CALLS_BEFORE_LEARNING || e->key.has_c || g->alpha != 1) return;
+    uint64_t p[RELAUNCH_POINTERS];
+    const char *why;
+    addresses(g, p);
+    e->relaunch = cuda_relaunch_learn(s, p, enqueue, &(library_call){s, g, e}, &why);
+    e->bias = NULL; /* the descriptor's may be one of the addresses tried */
+    if (e->relaunch) {
+        s->relaunched++;
+    } else {
+        s->not_relaunched++;
+        s->why_not = why;
+    }
+}
+
+static ep_status run_entry(cuda_state *s, const ep_gemm *g, cuda_gemm_entry *e, const cuda_launch *l, ep_error *err) {
+    learn(s, g, e);
+    if (e->relaunch && g->alpha == 1) {
+        uint64_t p[RELAUNCH_POINTERS];
+        addresses(g, p);
+        return cuda_result(s, cuda_relaunch_run(s, e->relaunch, p, l), e->name, err);
+    }
+    if (s->capture) cuda_capture_launch(s, l);
+    if (g->bias && e->bias != g->bias) {
+        EP_TRY(lt_check(s->lt->desc_set(e->desc, LT_DESC_BIAS_POINTER, &g->bias, sizeof g->bias), "bias pointer", err));
+        e->bias = g->bias;
+    }
+    return lt_check(multiply(s, g, e, &e->algo), "cublasLtMatmul", err);
+}
+
 /* Least time of a few runs, in ms; negative: this one does not run. */
 static float trial(cuda_state *s, const ep_gemm *g, const cuda_gemm_entry *e, const lt_algo *algo, cu_event from,
                    cu_event to) {
@@ -295,27 +358,22 @@ static ep_status product(cuda_state *s, const ep_gemm *g, ep_error *err) {
     cuda_gemm_entry *e = NULL;
     EP_TRY(prepare(s, err));
     EP_TRY(find(s, &key, err, &e));
-    if (g->bias && e->bias != g->bias) {
-        EP_TRY(lt_check(s->lt->desc_set(e->desc, LT_DESC_BIAS_POINTER, &g->bias, sizeof g->bias), "bias pointer", err));
-        e->bias = g->bias;
-    }
     autotune(s, g, e);
     int64_t in = g->batch * (g->m * g->k + g->k * g->n) * (int64_t)size, out = g->batch * g->m * g->n;
     cuda_launch l = {.name = e->name,
                      .flops = 2 * g->batch * g->m * g->n * g->k,
                      .bytes_read = in,
                      .bytes_written = out * (int64_t)ep_dtype_size(g->out_dtype)};
-    if (s->capture) cuda_capture_launch(s, &l);
     const ep_probe *p = s->capture ? NULL : ep_probe_get();
     cuda_probe_mark mark;
-    if (p) cuda_probe_begin(s, p, "cublasLtMatmul_LaunchKernel", &mark);
+    if (p) cuda_probe_begin(s, p, e->relaunch ? "cuLaunchKernelEx" : "cublasLtMatmul_LaunchKernel", &mark);
     if (!key.has_c || g->c != g->out)
         for (int64_t b = 0; b < g->batch; b++)
             cuda_mark_written(s, (char *)g->out + (size_t)(b * g->out_batch) * ep_dtype_size(g->out_dtype), g->m, g->n,
                               g->out_row, ep_dtype_size(g->out_dtype));
-    int r = multiply(s, g, e, &e->algo);
+    ep_status status = run_entry(s, g, e, &l, err);
     if (p) cuda_probe_end(s, p, &l, &mark);
-    return lt_check(r, "cublasLtMatmul", err);
+    return status;
 }
 
 /* What the library's epilogue cannot do exactly runs as its own pass over out. */
