@@ -12,7 +12,8 @@
 
 /* As flashinfer/jit/activation.py defines it. */
 __device__ __forceinline__ float gelu_tanh(const float &val) {
-    const float cdf = 0.5f * (1.0f + flashinfer::math::tanh((0.7978845608028654f * (val + 0.044715f * val * val * val))));
+    const float cdf =
+        0.5f * (1.0f + flashinfer::math::tanh((0.7978845608028654f * (val + 0.044715f * val * val * val))));
     return val * cdf;
 }
 
