@@ -49,7 +49,13 @@ static inline void peak_amx(long n) {
     memset(&c, 0, sizeof c);
     c.palette = 1;
     for (int i = 0; i < 8; i++) c.bytes[i] = 64, c.rows[i] = 16;
-    __asm__ volatile("ldtilecfg %0\n tilezero %%tmm4\n tilezero %%tmm5\n tilezero %%tmm6\n tilezero %%tmm7" ::"m"(c));
+    /* Ones: with zeros the unit draws less power and runs a fifth faster than with any data. */
+    uint16_t ones[512];
+    for (int i = 0; i < 512; i++) ones[i] = 0x3f80;
+    __asm__ volatile("ldtilecfg %0\n tileloadd (%1,%2,1), %%tmm4\n tileloadd (%1,%2,1), %%tmm5\n"
+                     "tileloadd (%1,%2,1), %%tmm6\n tileloadd (%1,%2,1), %%tmm7" ::"m"(c),
+                     "r"(ones), "r"((long)64)
+                     : "memory");
     for (long i = 0; i < n; i++)
         __asm__ volatile("tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n tdpbf16ps %%tmm7, %%tmm4, %%tmm1\n"
                          "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n tdpbf16ps %%tmm7, %%tmm5, %%tmm3" ::

@@ -2,6 +2,7 @@
  * packed into row tiles, tiles of sums handed to their epilogue while they are in L1. */
 #include "tuned.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,8 @@ enum {
     TABLE_PAYS = 1 << 15, /* results from which filling the table once is repaid */
     FORK_PAYS = 1 << 18,  /* multiply-adds from which a fork-join (2 to 3 us) is repaid by vectors */
     FORK_TILES = 1 << 22, /* the same by tile registers */
+    FEW_PANELS = 2,       /* that a claim has at least, */
+    FEW_BYTES = 1 << 15,  /* and of weights */
     FORK_BYTES = 1 << 17  /* bytes of weights: streaming them takes longer */
 };
 
@@ -40,11 +43,13 @@ typedef struct job {
     char *packing; /* all_x while it is made */
     const float *bias[EP_TUNED_PRODUCTS], *table;
     char *scratch;
+    _Atomic int64_t claimed; /* units of work (panels of blocks) that threads have taken */
 } job;
 
 /* What a thread works in. */
 typedef struct desk {
     const char *x;
+    int64_t x_block;  /* whose x, all of k, is packed there; -1: none */
     int64_t x_chunks; /* from one row tile of x to the next */
     float *sums;
     char *products;  /* for the hook: [product][block_rows][hook_panels * width] as the dtype */
@@ -363,26 +368,26 @@ static void take_x(const job *j, desk *d, int64_t m0, int64_t rows, int64_t chun
     d->x_chunks = chunks;
 }
 
-static void run_block(const job *j, int64_t block, int64_t panel0, int64_t panel1, char *scratch) {
+static void run_block(const job *j, desk *d, int64_t block, int64_t panel0, int64_t panel1, char *scratch) {
     int64_t m0 = block * j->block_rows, rows = min64(j->block_rows, j->call->m - m0), chunks = j->w->chunks;
-    desk d = {.sums = (float *)(void *)(scratch + j->x_bytes), .panel1 = panel1};
-    d.products = scratch + j->x_bytes + j->sum_bytes;
     int64_t all_sums = j->block_rows * 2 * j->row->half * j->pack_count;
+    d->panel1 = panel1;
     if (chunks <= j->super) {
-        take_x(j, &d, m0, rows, 0, chunks, scratch);
-        d.panel0 = panel0;
+        if (d->x_block != block) take_x(j, d, m0, rows, 0, chunks, scratch);
+        d->x_block = block;
+        d->panel0 = panel0;
         for (int64_t p = panel0; p < panel1; p++)
-            sum_panels(j, &d, m0, rows, p, 0, chunks, d.sums + (p - panel0) % j->group * all_sums);
+            sum_panels(j, d, m0, rows, p, 0, chunks, d->sums + (p - panel0) % j->group * all_sums);
         return;
     }
     for (int64_t g = panel0; g < panel1; g += j->group) {
-        d.panel1 = min64(g + j->group, panel1);
-        d.group0 = g;
+        d->panel1 = min64(g + j->group, panel1);
+        d->group0 = g;
         for (int64_t c = 0; c < chunks; c += j->super) {
             int64_t now = min64(j->super, chunks - c);
-            take_x(j, &d, m0, rows, c, now, scratch);
-            d.panel0 = g;
-            for (int64_t p = g; p < d.panel1; p++) sum_panels(j, &d, m0, rows, p, c, now, d.sums + (p - g) * all_sums);
+            take_x(j, d, m0, rows, c, now, scratch);
+            d->panel0 = g;
+            for (int64_t p = g; p < d->panel1; p++) sum_panels(j, d, m0, rows, p, c, now, d->sums + (p - g) * all_sums);
         }
     }
 }
@@ -397,19 +402,33 @@ static void pack_share(const job *j, int thread, int threads) {
     if (threads > 1) ep_parallel_barrier(); /* a call within a parallel region runs alone */
 }
 
+/* The next units of a thread, within one block: half of an equal share of what is left, down to a few panels, so that
+ * nobody waits long for one that the system interrupts. */
+static bool claim(job *j, int threads, int64_t *from, int64_t *to) {
+    int64_t panels = j->w->panels, units = j->blocks * panels, take;
+    int64_t few = max64(FEW_PANELS, FEW_BYTES / max64(j->w->panel_bytes, 1));
+    int64_t u = atomic_load_explicit(&j->claimed, memory_order_relaxed);
+    do {
+        if (u >= units) return false;
+        take = threads > 1 ? max64((units - u) / (2 * threads), few) : units;
+        take = min64(take, panels - u % panels);
+    } while (
+        !atomic_compare_exchange_weak_explicit(&j->claimed, &u, u + take, memory_order_relaxed, memory_order_relaxed));
+    *from = u;
+    *to = u + take;
+    return true;
+}
+
 static void run_share(void *user, int thread, int threads) {
-    const job *j = user;
-    int64_t units = j->blocks * j->w->panels;
-    int64_t u = units / threads * thread + min64(units % threads, thread);
-    int64_t end = u + units / threads + (thread < units % threads);
+    job *j = user;
     char *scratch = j->scratch + (size_t)thread * (j->x_bytes + j->sum_bytes + j->hook_bytes);
+    desk d = {.x_block = -1, .sums = (float *)(void *)(scratch + j->x_bytes)};
+    d.products = scratch + j->x_bytes + j->sum_bytes;
     if (j->packing) pack_share(j, thread, threads);
     if (j->row->begin) j->row->begin();
-    while (u < end) {
-        int64_t block = u / j->w->panels, panel = u % j->w->panels, now = min64(j->w->panels - panel, end - u);
-        run_block(j, block, panel, panel + now, scratch);
-        u += now;
-    }
+    int64_t from, to;
+    while (claim(j, threads, &from, &to))
+        run_block(j, &d, from / j->w->panels, from % j->w->panels, (to - 1) % j->w->panels + 1, scratch);
     if (j->row->end) j->row->end();
 }
 

@@ -24,10 +24,14 @@ static double bf16_loop(int64_t rounds) {
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    _tile_zero(4);
-    _tile_zero(5);
-    _tile_zero(6);
-    _tile_zero(7);
+    /* Ones: with zeros the unit draws less power and runs a fifth faster than with any data. */
+    uint16_t ones[512];
+    for (int i = 0; i < 512; i++) ones[i] = 0x3f80;
+    __asm__ volatile("" : : "r"(ones) : "memory");
+    _tile_loadd(4, ones, 64);
+    _tile_loadd(5, ones, 64);
+    _tile_loadd(6, ones, 64);
+    _tile_loadd(7, ones, 64);
     for (int64_t r = 0; r < rounds; r++) {
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);
