@@ -176,6 +176,7 @@ void run_block_request(const run_request *q, const run_setup *s, ep_mode mode, e
                               .out = q->out,
                               .bias = q->bias,
                               .threads = s->threads,
+                              .specialize = q->specialize,
                               .rounding = q->rounding,
                               .packed = ep_block_is_packed(s->block)};
 }

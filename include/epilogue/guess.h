@@ -31,9 +31,10 @@ typedef struct ep_block_request {
     int64_t batch, seq, dim, hidden, out; /* x is [batch, seq, dim]; hidden: 0 for LINEAR; out: 0 means dim */
     bool bias;
     int threads;
-    bool packed;          /* GATED: gate and up are one buffer (ep_block_is_packed) */
-    ep_rounding rounding; /* FEWEST: eager is never kept instead of a plan */
-    ep_answer answer;     /* COMPILED: how its calls are answered, once that was measured; UNDECIDED: any way may win */
+    bool packed;              /* GATED: gate and up are one buffer (ep_block_is_packed) */
+    ep_specialize specialize; /* STATIC: no epilogues */
+    ep_rounding rounding;     /* FEWEST: eager is never kept instead of a plan */
+    ep_answer answer; /* COMPILED: how its calls are answered, once that was measured; UNDECIDED: any way may win */
 } ep_block_request;
 
 /* Ends included. */

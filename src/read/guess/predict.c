@@ -210,7 +210,7 @@ typedef void (*sketch_fn)(sketch *);
  * is read once, and no product makes a round trip. */
 static bool may_attach(const ep_block_request *q) {
     return q->kind != EP_BLOCK_LINEAR && (q->kind == EP_BLOCK_GATED || q->act != EP_ACT_NONE) && q->hidden > 1 &&
-           q->device.kind == EP_DEVICE_CPU;
+           q->device.kind == EP_DEVICE_CPU && q->specialize == EP_SPECIALIZE_GENERIC;
 }
 
 /* A plan that generated nothing, and has no epilogue to be measured, has eager's kernels and is kept unmeasured. */

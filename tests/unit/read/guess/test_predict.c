@@ -82,6 +82,10 @@ static void test_ways(void **state) {
         range(p.kernel_range, kernels[q.answer], kernels[q.answer]);
         assert_int_equal(p.byte_range.low, p.byte_range.high);
     }
+    q.answer = EP_ANSWER_UNDECIDED;
+    q.specialize = EP_SPECIALIZE_STATIC;
+    range(predict(q).kernel_range, 4, 5);
+    q.specialize = EP_SPECIALIZE_GENERIC;
     q.act = EP_ACT_NONE; /* the product alone: f32 multiplies it before the store */
     q.dtype = EP_DTYPE_F32;
     q.answer = EP_ANSWER_POST_OPS;
