@@ -1,6 +1,6 @@
 /* Compiled mode: what the first call costs and its parts, what a call costs while sizes shift, what guards and the plan
  * cost, and how near the generated kernels are to what the machine can do.
- *   bench_compile [--threads N] [--json] [first] [shift] [settled] [host] [kernels] [rows]
+ *   bench_compile [--threads N] [--sizes N] [--json] [first] [shift] [settled] [host] [kernels] [rows]
  * Without a name: all. First calls and shifting sizes run in processes of their own, with a cache folder of their own.
  * Every output is compared with eager's; one that differs ends the program with exit 1. */
 #define _GNU_SOURCE
@@ -36,6 +36,7 @@ enum { DIM = 768, HIDDEN = 3072, CALLS = 200, MOST_BATCH = 64, SEQ = 16, REPEATS
 static ep_context *ctx;
 static int thread_count;
 static bench_form form;
+static int distinct = MOST_BATCH; /* batches: that many multiples of one step */
 
 static ep_tensor *random_tensor(ep_dtype dtype, int ndim, const int64_t *sizes, uint64_t seed, double scale) {
     ep_tensor *t;
@@ -81,7 +82,7 @@ static int child(const char *args, double *out, int most) {
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n < 0) exit(1);
     self[n] = 0;
-    snprintf(command, sizeof command, "'%s' --threads %d --child %s", self, thread_count, args);
+    snprintf(command, sizeof command, "'%s' --threads %d --sizes %d --child %s", self, thread_count, distinct, args);
     FILE *p = popen(command, "r");
     int count = 0;
     while (p && count < most && fscanf(p, "%lf", &out[count]) == 1) count++;
@@ -138,7 +139,7 @@ static void child_first(const char *dir) {
 static uint64_t state = 88172645463325252u;
 static int draw(void) {
     state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return 1 + (int)((state >> 33) % MOST_BATCH);
+    return (1 + (int)((state >> 33) % (uint64_t)distinct)) * (MOST_BATCH / distinct);
 }
 
 /* Prints ms of each of the calls, then compiles and calls answered by eager. Mode: eager, generic, static. */
@@ -296,8 +297,11 @@ static void shift(void) {
             if (batch[i] == b) same_size[n++] = s[0].ms[i];
         usual[b] = median(same_size, n);
     }
-    title("200 calls of geglu bf16 [batch,16,768] -> 3072, batch drawn from 1..64, empty cache, each way in a new "
-          "process");
+    if (form != BENCH_JSON)
+        printf("200 calls of geglu bf16 [batch,16,768] -> 3072, batch drawn from %d multiples of %d, empty cache, each "
+               "way "
+               "in a new process\n",
+               distinct, MOST_BATCH / distinct);
     for (int k = 0; k < 3; k++) {
         char text[96];
         look(&s[k], batch, usual);
@@ -692,6 +696,8 @@ int main(int argc, char **argv) {
     static const char *const names[] = {"first", "shift", "host", "kernels", "rows", "settled"};
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) thread_count = atoi(argv[++i]);
+        if (strcmp(argv[i], "--sizes") == 0 && i + 1 < argc) distinct = atoi(argv[++i]);
+        if (distinct < 1 || distinct > MOST_BATCH) distinct = MOST_BATCH;
         if (strcmp(argv[i], "--child") == 0) {
             for (int k = 0; k < 3 && i + 1 < argc; k++) child_args[k] = argv[++i];
             break;

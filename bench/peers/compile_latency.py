@@ -2,11 +2,12 @@
 """What torch.compile (inductor, CPU) costs beside Epilogue's compiled mode: the first call, the longest call while sizes
 shift, host time of one Linear, and the fused kernel.
 
-    compile_latency.py LIBEPILOGUE.so BENCH_COMPILE [--threads N] [--calls N] [--only POLICY] [--json] [first] [shift] [host] [kernel]
+    compile_latency.py LIBEPILOGUE.so BENCH_COMPILE [--threads N] [--calls N] [--sizes N] [--only POLICY] [--json] [first] [shift] [host] [kernel]
 
 Every first call and every run of shifting sizes is a process of its own, with a cache folder of its own (TORCHINDUCTOR_
 CACHE_DIR; ours through `bench_compile --child`); "warm" is a second process with the same folder. The block is geglu, bf16
-[batch, 16, 768] -> 3072 -> 768, no bias; batches are the same draw from 1..64 for all. torch's imports are not counted.
+[batch, 16, 768] -> 3072 -> 768, no bias; batches are the same draw for all, from 1..64, or from N multiples of 64/N
+(torch.compile's static policy takes minutes for 64). torch's imports are not counted.
 host and kernel run both sides in turn in one process, Epilogue through ctypes.
 """
 import argparse
@@ -29,6 +30,7 @@ p.add_argument("bench")
 p.add_argument("what", nargs="*", default=["first", "shift", "host", "kernel"])
 p.add_argument("--threads", type=int, default=2)
 p.add_argument("--calls", type=int, default=200)
+p.add_argument("--sizes", type=int, default=64, help="how many distinct batches")
 p.add_argument("--only", choices=["static", "auto", "dynamic"], help="of torch.compile's policies")
 p.add_argument("--json", action="store_true")
 p.add_argument("--child", nargs=2, metavar=("WHAT", "DYNAMIC"), help="internal: print one JSON list")
@@ -50,7 +52,7 @@ def batches(count):
         state ^= state << 13 & mask
         state ^= state >> 7
         state ^= state << 17 & mask
-        yield 1 + (state >> 33) % 64
+        yield (1 + (state >> 33) % args.sizes) * (64 // args.sizes)
 
 
 def block():
@@ -80,6 +82,7 @@ def child(what, dynamic):
         if dynamic == "eager":
             print(json.dumps([timed(geglu, x[:b]) for b in batches(args.calls)]))
             return
+        torch._dynamo.config.cache_size_limit = max(64, args.sizes)  # the usual 8 would go eager in silence
         f = torch.compile(geglu, dynamic=DYNAMIC[dynamic])
         if what == "first":
             eager = timed(geglu, x[:1])
@@ -92,14 +95,14 @@ def child(what, dynamic):
 
 def torch_child(what, dynamic, folder):
     command = [sys.executable, sys.argv[0], args.shared_library, args.bench, "--threads", str(args.threads), "--calls",
-               str(args.calls), "--child", what, dynamic]
+               str(args.calls), "--sizes", str(args.sizes), "--child", what, dynamic]
     out = subprocess.run(command, env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": folder}, stdout=subprocess.PIPE,
                          stderr=subprocess.DEVNULL, check=True)
     return json.loads(out.stdout.splitlines()[-1])
 
 
 def our_child(*words):
-    command = [args.bench, "--threads", str(args.threads), "--child", *words]
+    command = [args.bench, "--threads", str(args.threads), "--sizes", str(args.sizes), "--child", *words]
     return [float(v) for v in subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.split()]
 
 
@@ -117,7 +120,7 @@ def first():
 
 
 def shift():
-    print(f"{args.calls} calls, batch drawn from 1..64, empty cache, each way in a process of its own, ms")
+    print(f"{args.calls} calls, batch drawn from {args.sizes} multiples of {64 // args.sizes}, empty cache, each way in a process of its own, ms")
     ways = [(f"torch.compile dynamic={v}", "shift", d) for d, v in DYNAMIC.items()
             if args.only in (None, d)] + [("torch eager", "shift", "eager")]
     for name, what, dynamic in ways:

@@ -15,11 +15,12 @@ typedef enum ep_runner {
 } ep_runner;
 
 typedef struct ep_choice {
-    int entry, size_class; /* floor(log2(elements)) */
-    int count[EP_RUNNERS]; /* samples */
-    int64_t best_ns[EP_RUNNERS];
-    bool offered[EP_RUNNERS]; /* ATTACHED, STEPPED: such a plan is there to be measured, too */
-    const char *refused;      /* why STEPPED is out of the question; NULL: it is not */
+    int entry, size_class;          /* floor(log2(elements)) */
+    int count[EP_RUNNERS];          /* samples */
+    int64_t best_ns[EP_RUNNERS];    /* of one run */
+    int64_t best_batch[EP_RUNNERS]; /* of the runs of a sample, where they are many */
+    bool offered[EP_RUNNERS];       /* ATTACHED, STEPPED: such a plan is there to be measured, too */
+    const char *refused;            /* why STEPPED is out of the question; NULL: it is not */
     bool decided;
     ep_runner kept;
     char why[320];
@@ -33,6 +34,9 @@ void ep_choice_offer(ep_choice *c, ep_runner who);
 void ep_choice_refuse(ep_choice *c, const char *why);
 /* Who answers the next call. While undecided the call is to be timed and told to ep_choice_sample. */
 ep_runner ep_choice_next(const ep_choice *c);
+/* How often `who` is to run for one sample: short work is told apart only by many runs of it. */
+int ep_choice_repeats(const ep_choice *c, ep_runner who);
+/* `ns` is of all of these runs. */
 void ep_choice_sample(ep_choice *c, ep_runner who, int64_t ns);
 
 #endif

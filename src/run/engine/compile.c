@@ -128,6 +128,15 @@ static ep_status check_steps(ep_compiled *c, ep_binding *b, const ep_tensor *con
     return s;
 }
 
+static void drop(ep_compiled *c, ep_tensor **outputs) {
+    for (int i = 0; i < c->output_count; i++) ep_tensor_destroy(outputs[i]);
+}
+
+static ep_status run_by(ep_compiled *c, const ep_binding *b, ep_runner who, const ep_tensor *const *inputs,
+                        ep_tensor **outputs) {
+    return who == EP_RUN_EAGER ? run_eager(c, inputs, outputs) : run_this(c, plan_of(b, who), inputs, outputs);
+}
+
 /* Under `fewest` eager's answer is another one, so it is only timed and thrown away. */
 static ep_status run_undecided(ep_compiled *c, ep_binding *b, const ep_tensor *const *inputs, ep_tensor **outputs) {
     ep_runner who = ep_choice_next(b->choice);
@@ -139,15 +148,17 @@ static ep_status run_undecided(ep_compiled *c, ep_binding *b, const ep_tensor *c
         ep_choice_sample(b->choice, who, 0); /* the warming one */
         return EP_OK;
     }
+    int more = ep_choice_repeats(b->choice, who) - 1;
     int64_t start = ep_clock_ns();
-    if (who == EP_RUN_EAGER)
-        EP_TRY(run_eager(c, inputs, outputs));
-    else
-        EP_TRY(run_this(c, plan_of(b, who), inputs, outputs));
+    for (int i = 0; i < more; i++) {
+        EP_TRY(run_by(c, b, who, inputs, outputs));
+        drop(c, outputs);
+    }
+    EP_TRY(run_by(c, b, who, inputs, outputs));
     EP_TRY(c->ctx->ops.sync(&c->ctx->backend, &c->ctx->err));
     ep_choice_sample(b->choice, who, ep_clock_ns() - start);
     if (!shadow) return EP_OK;
-    for (int i = 0; i < c->output_count; i++) ep_tensor_destroy(outputs[i]);
+    drop(c, outputs);
     return run_plan(c, b, inputs, outputs);
 }
 
@@ -193,7 +204,10 @@ static ep_status answer(ep_compiled *c, ep_binding *b, const ep_tensor *const *i
     if (b->attach < EP_ATTACH_NONE || b->attach == EP_ATTACH_PENDING) EP_TRY(ep_binding_attach(c, b));
     if (!b->choice->decided) return run_undecided(c, b, inputs, outputs);
     ep_runner kept = c->attach_always ? EP_RUN_ATTACHED : c->steps_always ? EP_RUN_STEPPED : b->choice->kept;
-    if (kept == EP_RUN_EAGER && c->ctx->rounding == EP_ROUNDING_EAGER) return run_eager(c, inputs, outputs);
+    if (kept == EP_RUN_EAGER && c->ctx->rounding == EP_ROUNDING_EAGER) {
+        b->by_eager = b->attach != EP_ATTACH_PENDING;
+        return run_eager(c, inputs, outputs);
+    }
     const ep_plan *plan = plan_of(b, kept);
     if (b->attach != EP_ATTACH_PENDING) b->fast = plan;
     return run_this(c, plan, inputs, outputs);
@@ -245,10 +259,12 @@ ep_status ep_compiled_call(ep_compiled *c, const ep_tensor *const *inputs, ep_te
     EP_TRY(check_inputs(c, inputs, outputs));
     if (c->calls++ == 0) c->first_call_ns = ep_clock_ns();
     ep_binding *b = c->last;
-    if (b && b->fast && b->choice->decided && !ep_probe_get()) { /* the usual call */
+    if (b && (b->fast || b->by_eager) && b->choice->decided && !ep_probe_get()) { /* the usual call */
         bool same = true;
         for (int k = 0; same && k < c->input_count; k++) same = ep_fact_holds(&b->facts[k], inputs[k]);
-        if (same) return run_this(c, b->fast, inputs, outputs);
+        bool eager = b->choice->kept == EP_RUN_EAGER && c->ctx->rounding == EP_ROUNDING_EAGER;
+        if (same && eager && b->by_eager) return run_eager(c, inputs, outputs);
+        if (same && !eager && b->fast) return run_this(c, b->fast, inputs, outputs);
     }
     return call_checked(c, inputs, outputs);
 }

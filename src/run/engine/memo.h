@@ -35,6 +35,7 @@ typedef struct ep_binding {
     ep_plan *attached;   /* groups run as epilogues of packed products; NULL: not there */
     ep_plan *stepped;    /* chains behind products done by gemm; NULL: there are none */
     const ep_plan *fast; /* what answers, once that is decided; NULL: ask */
+    bool by_eager;       /* nothing but eager can answer faster, as long as the choice says so */
     ep_attach *attaches; /* what can be attached */
     ep_pack **packs;     /* EP_TUNED_PRODUCTS for each of them */
     int attach_count;

@@ -13,7 +13,9 @@ static int decide(ep_choice *c, const int64_t ns[EP_RUNNERS]) {
     int n = 0;
     for (; !c->decided && n < 200; n++) {
         ep_runner who = ep_choice_next(c);
-        ep_choice_sample(c, who, ns[who] + (c->count[who] == 0 ? 1000000 : 0)); /* first calls are long */
+        ep_choice_sample(c, who,
+                         ns[who] * ep_choice_repeats(c, who) +
+                             (c->count[who] == 0 ? 1000000 : 0)); /* first calls are long */
     }
     return n;
 }
@@ -28,6 +30,30 @@ static void the_faster_one_stays(void **state) {
     assert_int_equal(decide(&c, (int64_t[]){9000, 8000, 0, 0}), 26); /* looked at longer before it is dropped */
     assert_int_equal(ep_choice_next(&c), EP_RUN_EAGER);
     assert_string_equal(c.why, "eager kept for 2^3 to 2^4 elements: compiled 9.00 us, eager 8.00 us (best of 12)");
+}
+
+/* Where one run is too short for the clock, a sample is many runs, and 12 ns of 120 count. */
+static void short_work_is_told_apart(void **state) {
+    (void)state;
+    static const struct {
+        double compiled, eager;
+        bool keep_eager;
+    } cases[] = {{120, 100, true}, {110, 100, true}, {106, 100, false}, {90, 100, false}, {1980, 1900, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ep_choice c = {.size_class = 6};
+        for (int n = 0; !c.decided && n < 200; n++) {
+            ep_runner who = ep_choice_next(&c);
+            int times = ep_choice_repeats(&c, who);
+            double one = who == EP_RUN_EAGER ? cases[i].eager : cases[i].compiled;
+            ep_choice_sample(&c, who, (int64_t)(one * times) + (times == 1 ? 30 : 0)); /* the clock's own share */
+        }
+        assert_true(c.decided);
+        assert_int_equal(c.kept == EP_RUN_EAGER, cases[i].keep_eager);
+    }
+    ep_choice c = {.size_class = 20};
+    assert_int_equal(ep_choice_repeats(&c, EP_RUN_EAGER), 1);
+    for (int n = 0; n < 3; n++) ep_choice_sample(&c, EP_RUN_EAGER, 500000);
+    assert_int_equal(ep_choice_repeats(&c, EP_RUN_EAGER), 1);
 }
 
 static ep_choice offered(bool attached, bool stepped) {
@@ -98,6 +124,7 @@ static void other_bits_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(short_work_is_told_apart),
         cmocka_unit_test(the_faster_one_stays),
         cmocka_unit_test(an_epilogue_has_to_be_worth_its_memory),
         cmocka_unit_test(post_ops_are_one_way_more),
