@@ -27,6 +27,12 @@ typedef enum ep_pack_layout {
 typedef void (*ep_acc_fn)(int rows, int64_t chunks, const void *a, const void *b, float *c, bool first,
                           const char *ahead, int lines);
 
+/* The same for a few rows and adjacent panels at once, panel_bytes and panel_sums (floats) apart: several streams from
+ * memory are faster than one. */
+enum { EP_ACROSS = 4 };
+typedef void (*ep_across_fn)(int rows, int64_t chunks, const void *a, const void *b, int64_t panel_bytes, float *c,
+                             int64_t panel_sums, bool first);
+
 /* One tile of finished sums and what becomes of it. Pointers are at the tile's first row and column. */
 typedef struct ep_tile {
     int rows, cols; /* cols: of the result; up to half for a pair, up to 2 * half else */
@@ -86,7 +92,9 @@ typedef struct ep_tuned_row {
     int block_chunks; /* chunks of k summed before the sums return to memory: sized for L1; a sweep takes equal blocks */
     void (*begin)(void), (*end)(void); /* per thread, around a kernel; or NULL */
     ep_acc_fn acc;
-    ep_sweep_fn sweep; /* NULL: tile by tile */
+    ep_sweep_fn sweep;   /* NULL: tile by tile */
+    ep_across_fn across; /* EP_ACROSS panels; NULL: none */
+    int across_rows;     /* at most */
     ep_tile_fn gated, plain;
     /* out[i] = act(i as the dtype), rounded to the dtype, for the 65536 values; NULL for f32 */
     void (*fill_table)(ep_act act, float *out);

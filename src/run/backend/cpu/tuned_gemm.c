@@ -109,6 +109,11 @@ static int64_t most_rows(const ep_tuned_row *r, int64_t l2, int64_t chunks) {
     return max64(fit, 256 + r->mr - 1) / r->mr * r->mr;
 }
 
+/* Weights of a few rows come from memory, several panels at a time. */
+static bool crosses(const job *j) {
+    return j->row->across && j->call->m <= j->row->across_rows && !j->call->hook;
+}
+
 /* Row blocks of about 256 rows whose packed x fills half of L2; where k is too long for that, k goes by in supers and
  * the sums of a group of panels wait in memory. None of this depends on the thread count. */
 static void choose_blocks(job *j) {
@@ -122,6 +127,7 @@ static void choose_blocks(job *j) {
     j->super = ceil_div(ceil_div(j->w->chunks, supers), r->block_chunks) * r->block_chunks;
     int64_t panel_sums = j->block_rows * 2 * r->half * 4 * j->pack_count;
     j->group = j->w->chunks <= j->super ? (r->sweep ? 2 : 1) : max64(min64(j->w->panels, 2 * l2 / panel_sums), 1);
+    if (crosses(j)) j->group = max64(j->group, EP_ACROSS);
     j->x_bytes = (size_t)(chunk_bytes * max64(j->super, 1) + 63) / 64 * 64;
     j->sum_bytes = (size_t)(panel_sums * j->group + 63) / 64 * 64;
     if (!j->call->hook) return;
@@ -347,6 +353,19 @@ static void sum_panel(const job *j, desk *d, int64_t m0, int64_t rows, int64_t p
     } while (done < chunks);
 }
 
+/* Few rows: as sum_panel, all of k of EP_ACROSS panels from `panel` on. */
+static void sum_across(const job *j, desk *d, int64_t m0, int64_t rows, int64_t panel) {
+    const ep_tuned_row *r = j->row;
+    int64_t panel_sums = j->block_rows * 2 * r->half, now;
+    for (int64_t done = 0; done < j->w->chunks; done += now) {
+        now = min64(j->w->chunks - done, r->block_chunks);
+        r->across((int)rows, now, d->x + done * r->mr * r->a_bytes,
+                  j->w->data + panel * j->w->panel_bytes + done * 128 * r->half, j->w->panel_bytes, d->sums, panel_sums,
+                  done == 0);
+    }
+    for (int p = 0; p < EP_ACROSS; p++) finish_tile(j, d, m0, 0, (int)rows, panel + p, 0, d->sums + p * panel_sums);
+}
+
 /* One panel of every pack; `sums`: where its sums are, pack by pack. */
 static void sum_panels(const job *j, desk *d, int64_t m0, int64_t rows, int64_t panel, int64_t chunk0, int64_t chunks,
                        float *sums) {
@@ -376,6 +395,7 @@ static void run_block(const job *j, desk *d, int64_t block, int64_t panel0, int6
         if (d->x_block != block) take_x(j, d, m0, rows, 0, chunks, scratch);
         d->x_block = block;
         d->panel0 = panel0;
+        for (; crosses(j) && panel0 + EP_ACROSS <= panel1; panel0 += EP_ACROSS) sum_across(j, d, m0, rows, panel0);
         for (int64_t p = panel0; p < panel1; p++)
             sum_panels(j, d, m0, rows, p, 0, chunks, d->sums + (p - panel0) % j->group * all_sums);
         return;
@@ -406,7 +426,7 @@ static void pack_share(const job *j, int thread, int threads) {
  * nobody waits long for one that the system interrupts. */
 static bool claim(job *j, int threads, int64_t *from, int64_t *to) {
     int64_t panels = j->w->panels, units = j->blocks * panels, take;
-    int64_t few = max64(FEW_PANELS, FEW_BYTES / max64(j->w->panel_bytes, 1));
+    int64_t few = max64(crosses(j) ? EP_ACROSS : FEW_PANELS, FEW_BYTES / max64(j->w->panel_bytes, 1));
     int64_t u = atomic_load_explicit(&j->claimed, memory_order_relaxed);
     do {
         if (u >= units) return false;

@@ -89,3 +89,63 @@ static void ACC_NAME(int rows, int64_t chunks, const void *a, const void *b, flo
     default: acc_rows(ACC_MR, chunks, a, b, c, first, ahead, lines); return;
     }
 }
+
+/* Few rows: weights come from memory, four panels at a time. The order of additions is that of acc_rows. */
+#if V_LANES == 16
+#define ACC_FEW 3
+#else
+#define ACC_FEW 1
+#endif
+#define ACC_STREAM_AHEAD 1024 /* within a panel: across the page's end, where the processor's own prefetch stops */
+
+#define ACC_ACROSS_STEP(R, P, B0, B1, K)                                                                               \
+    do {                                                                                                               \
+        ACC_B b0 = B0, b1 = B1;                                                                                        \
+        _Pragma("GCC unroll 4") for (int r = 0; r < (R); r++) {                                                        \
+            ACC_B x = ACC_BROADCAST(a + r * ACC_ROW + (K));                                                            \
+            s0[(P)*ACC_FEW + r] = ACC_MAC(x, b0, s0[(P)*ACC_FEW + r]);                                                 \
+            s1[(P)*ACC_FEW + r] = ACC_MAC(x, b1, s1[(P)*ACC_FEW + r]);                                                 \
+        }                                                                                                              \
+    } while (0)
+
+static inline __attribute__((always_inline)) void acc_across_rows(const int R, int64_t chunks, const float *a,
+                                                                  const char *b, int64_t panel_bytes, float *c,
+                                                                  int64_t panel_sums, bool first) {
+    v_f32 s0[EP_ACROSS * ACC_FEW], s1[EP_ACROSS * ACC_FEW];
+    _Pragma("GCC unroll 12") for (int i = 0; i < EP_ACROSS * ACC_FEW; i++) s0[i] = s1[i] = v_set1(0);
+    for (int64_t i = 0; i < chunks; i++, a += ACC_MR * ACC_ROW)
+        for (int k = 0; k < 16; k++, b += 8 * V_LANES) {
+            _Pragma("GCC unroll 4") for (int p = 0; p < EP_ACROSS; p++) {
+                const char *q = b + p * panel_bytes;
+                __builtin_prefetch(q + ACC_STREAM_AHEAD, 0, 2);
+                if (V_LANES == 16) __builtin_prefetch(q + ACC_STREAM_AHEAD + 64, 0, 2);
+#if defined(ACC_QUAD)
+                ACC_ACROSS_STEP(R, p, ACC_LOAD_B(q), ACC_LOAD_B(q + 4 * V_LANES), k);
+#elif defined(ACC_PAIR)
+                v_i32 q0 = v_bits(v_load(q)), q1 = v_bits(v_load(q + 4 * V_LANES));
+                ACC_ACROSS_STEP(R, p, v_float(v_shl(q0, 16)), v_float(v_shl(q1, 16)), 2 * k);
+                ACC_ACROSS_STEP(R, p, v_float(q0 & (int)0xffff0000), v_float(q1 & (int)0xffff0000), 2 * k + 1);
+#else
+                ACC_ACROSS_STEP(R, p, v_load_f16(q), v_load_f16(q + 2 * V_LANES), 2 * k);
+                ACC_ACROSS_STEP(R, p, v_load_f16(q + 4 * V_LANES), v_load_f16(q + 6 * V_LANES), 2 * k + 1);
+#endif
+            }
+        }
+    _Pragma("GCC unroll 4") for (int p = 0; p < EP_ACROSS; p++) _Pragma("GCC unroll 4") for (int r = 0; r < R; r++) {
+        float *to = c + p * panel_sums + r * ACC_WIDTH;
+        v_f32 t0 = s0[p * ACC_FEW + r], t1 = s1[p * ACC_FEW + r];
+        v_store(to, first ? t0 : v_load(to) + t0);
+        v_store(to + V_LANES, first ? t1 : v_load(to + V_LANES) + t1);
+    }
+}
+
+static void acc_across(int rows, int64_t chunks, const void *a, const void *b, int64_t panel_bytes, float *c,
+                       int64_t panel_sums, bool first) {
+    switch (rows) {
+#if ACC_FEW > 1
+    case 3: acc_across_rows(3, chunks, a, b, panel_bytes, c, panel_sums, first); return;
+    case 2: acc_across_rows(2, chunks, a, b, panel_bytes, c, panel_sums, first); return;
+#endif
+    default: acc_across_rows(1, chunks, a, b, panel_bytes, c, panel_sums, first); return;
+    }
+}
