@@ -20,10 +20,6 @@ enum { UNROLL = 4 };
 #define v_gelu_tanh v_gelu_tanh_of_bf16
 #define v_gelu_erf v_gelu_erf_of_bf16
 
-V_FN v_f32 load_part(const void *p, int half) { /* -1: a whole vector */
-    if (half < 0) return LOAD(p);
-    return half ? v_second_bf16(v_load_pairs(p)) : v_first_bf16(v_load_pairs(p));
-}
 /* Two vectors of a pair at a time: half of the widening, and one store for two. */
 #define TURNS(f, A, B, C)                                                                                              \
     for (; i + UNROLL * V_LANES <= n; i += UNROLL * V_LANES) {                                                         \
@@ -39,7 +35,6 @@ V_FN v_f32 load_part(const void *p, int half) { /* -1: a whole vector */
             v_store_pairs(OUT_AT(out, i + u * 2 * V_LANES), q[u]);                                                     \
     }
 #else
-#define load_part(p, half) LOAD(p)
 #define TURNS PLAIN_TURNS
 #endif
 #define PLAIN_TURNS(f, A, B, C)                                                                                        \

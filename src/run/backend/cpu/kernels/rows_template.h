@@ -1,5 +1,5 @@
 /* Reductions, norms and casts over rows of adjacent elements, for one dtype and ISA. Before it: a simd header, vmath.h,
- * DT, SIZE, FAMILY, SUFFIX as in pointwise_template.h.
+ * DT, SIZE, FAMILY, SUFFIX, PAIRS as in pointwise_template.h.
  * What bounds them: memory, for rows beyond the caches; a row is read two or three times while it lies in L1 or L2.
  * Sums are pairwise: blocks of 1024 in four vectors, then a tree over the blocks, so that the error grows with the
  * logarithm of the length. */
@@ -94,9 +94,26 @@ static float amax_row(int64_t n, const void *x) {
     return best;
 }
 
+/* X(p): p's vector at element i, in whichever half of a pair. */
+#define X(p) load_part(AT(p, i), half)
+#define X_N(p) LOAD_N(AT(p, i), rest)
+#ifdef PAIRS
+#define PAIRED(VALUE)                                                                                                  \
+    for (; i + 2 * V_LANES <= n; i += 2 * V_LANES) {                                                                   \
+        v_f32 r[2];                                                                                                    \
+        _Pragma("GCC unroll 2") for (int half = 0; half < 2; half++) r[half] = VALUE;                                  \
+        v_store_pairs(OUT_AT(out, i), v_pairs_bf16(r[0], r[1]));                                                       \
+    }
+#else
+#define PAIRED(VALUE)
+#endif
 #define EACH(VALUE, VALUE_N)                                                                                           \
     int64_t i = 0;                                                                                                     \
-    for (; i + V_LANES <= n; i += V_LANES) STORE(OUT_AT(out, i), VALUE);                                               \
+    PAIRED(VALUE)                                                                                                      \
+    for (; i + V_LANES <= n; i += V_LANES) {                                                                           \
+        enum { half = -1 };                                                                                            \
+        STORE(OUT_AT(out, i), VALUE);                                                                                  \
+    }                                                                                                                  \
     if (i < n) {                                                                                                       \
         int rest = (int)(n - i);                                                                                       \
         STORE_N(OUT_AT(out, i), VALUE_N, rest);                                                                        \
@@ -110,10 +127,10 @@ static void softmax_row(int64_t n, const void *x, const void *weight, const void
     float top = amax_row(n, x);
     if (SIZE == 4) {
         v_f32 sum = v_set1(sum_terms(n, x, top, term_exp, out));
-        EACH(LOAD(AT(out, i)) / sum, LOAD_N(AT(out, i), rest) / sum)
+        EACH(X(out) / sum, X_N(out) / sum)
     } else {
         v_f32 sum = v_set1(sum_terms(n, x, top, term_exp, NULL)), at = v_set1(top);
-        EACH(v_exp(LOAD(AT(x, i)) - at) / sum, v_exp(LOAD_N(AT(x, i), rest) - at) / sum)
+        EACH(v_exp(X(x) - at) / sum, v_exp(X_N(x) - at) / sum)
     }
 }
 
@@ -122,13 +139,11 @@ static void layer_norm_row(int64_t n, const void *x, const void *weight, const v
     float var = sum_terms(n, x, mean, term_distance, NULL) / (float)n;
     v_f32 at = v_set1(mean), scale = v_set1(1.0f / sqrtf(var + eps));
     if (weight && bias) {
-        EACH(v_fma((LOAD(AT(x, i)) - at) * scale, LOAD(AT(weight, i)), LOAD(AT(bias, i))),
-             v_fma((LOAD_N(AT(x, i), rest) - at) * scale, LOAD_N(AT(weight, i), rest), LOAD_N(AT(bias, i), rest)))
+        EACH(v_fma((X(x) - at) * scale, X(weight), X(bias)), v_fma((X_N(x) - at) * scale, X_N(weight), X_N(bias)))
     } else if (weight) {
-        EACH((LOAD(AT(x, i)) - at) * scale * LOAD(AT(weight, i)),
-             (LOAD_N(AT(x, i), rest) - at) * scale * LOAD_N(AT(weight, i), rest))
+        EACH((X(x) - at) * scale * X(weight), (X_N(x) - at) * scale * X_N(weight))
     } else {
-        EACH((LOAD(AT(x, i)) - at) * scale, (LOAD_N(AT(x, i), rest) - at) * scale)
+        EACH((X(x) - at) * scale, (X_N(x) - at) * scale)
     }
 }
 
@@ -136,9 +151,9 @@ static void rms_norm_row(int64_t n, const void *x, const void *weight, const voi
     (void)bias;
     v_f32 scale = v_set1(1.0f / sqrtf(sum_terms(n, x, 0, term_square, NULL) / (float)n + eps));
     if (weight) {
-        EACH(LOAD(AT(x, i)) * scale * LOAD(AT(weight, i)), LOAD_N(AT(x, i), rest) * scale * LOAD_N(AT(weight, i), rest))
+        EACH(X(x) * scale * X(weight), X_N(x) * scale * X_N(weight))
     } else {
-        EACH(LOAD(AT(x, i)) * scale, LOAD_N(AT(x, i), rest) * scale)
+        EACH(X(x) * scale, X_N(x) * scale)
     }
 }
 
@@ -151,7 +166,9 @@ static void to_f32_row(int64_t n, const void *in, void *out) {
 
 static void from_f32_row(int64_t n, const void *in, void *out) {
     const float *from = in;
-    EACH(v_load(from + i), v_load_n(from + i, rest))
+    int64_t i = 0;
+    for (; i + V_LANES <= n; i += V_LANES) STORE(OUT_AT(out, i), v_load(from + i));
+    if (i < n) STORE_N(OUT_AT(out, i), v_load_n(from + i, (int)(n - i)), (int)(n - i));
 }
 
 #define NAME(op) "ep_" TEXT(DT) "_" op "_" SUFFIX

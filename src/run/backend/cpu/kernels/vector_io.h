@@ -20,4 +20,15 @@
 #define AT(p, i) ((const char *)(p) + (i)*SIZE)
 #define OUT_AT(p, i) ((char *)(p) + (i)*SIZE)
 
+/* A vector of elements, or (half 0 or 1) those of even or odd place of two vectors side by side: bf16, for which PAIRS is
+ * defined, widens and is stored in pairs for half the work. */
+#ifdef PAIRS
+V_FN v_f32 load_part(const void *p, int half) {
+    if (half < 0) return LOAD(p);
+    return half ? v_second_bf16(v_load_pairs(p)) : v_first_bf16(v_load_pairs(p));
+}
+#else
+#define load_part(p, half) LOAD(p)
+#endif
+
 #endif

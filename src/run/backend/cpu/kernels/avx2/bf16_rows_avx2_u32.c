@@ -4,6 +4,7 @@
 
 #define DT bf16
 #define SIZE 2
+#define PAIRS
 #define FAMILY ep_bf16_rows_avx2_u32
 #define SUFFIX "avx2_u32"
 #include "run/backend/cpu/kernels/rows_template.h"

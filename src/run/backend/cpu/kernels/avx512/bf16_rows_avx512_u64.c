@@ -4,6 +4,7 @@
 
 #define DT bf16
 #define SIZE 2
+#define PAIRS
 #define FAMILY ep_bf16_rows_avx512_u64
 #define SUFFIX "avx512_u64"
 #include "run/backend/cpu/kernels/rows_template.h"

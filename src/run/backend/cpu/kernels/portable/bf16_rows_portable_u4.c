@@ -4,6 +4,7 @@
 
 #define DT bf16
 #define SIZE 2
+#define PAIRS
 #define FAMILY ep_bf16_rows_portable_u4
 #define SUFFIX "portable_u4"
 #include "run/backend/cpu/kernels/rows_template.h"
