@@ -119,7 +119,21 @@ static float amax_row(int64_t n, const void *x) {
         STORE_N(OUT_AT(out, i), VALUE_N, rest);                                                                        \
     }
 
-/* f32 keeps the exponentials in out; a narrower type would round them, so it computes them twice. */
+static void from_f32_row(int64_t n, const void *in, void *out);
+
+/* The exponentials are kept: f32 in out, a narrower type, which would round them, beside it. Long rows compute them
+ * twice. */
+enum { KEPT = 4096 };
+static void narrow_softmax(int64_t n, const void *x, float top, void *out) {
+    float kept[KEPT];
+    v_f32 sum = v_set1(sum_terms(n, x, top, term_exp, kept));
+    for (int64_t i = 0; i < n; i += V_LANES) {
+        int rest = n - i < V_LANES ? (int)(n - i) : V_LANES;
+        v_store_n(kept + i, v_load_n(kept + i, rest) / sum, rest);
+    }
+    from_f32_row(n, kept, out);
+}
+
 static void softmax_row(int64_t n, const void *x, const void *weight, const void *bias, float eps, void *out) {
     (void)weight;
     (void)bias;
@@ -128,6 +142,8 @@ static void softmax_row(int64_t n, const void *x, const void *weight, const void
     if (SIZE == 4) {
         v_f32 sum = v_set1(sum_terms(n, x, top, term_exp, out));
         EACH(X(out) / sum, X_N(out) / sum)
+    } else if (n <= KEPT) {
+        narrow_softmax(n, x, top, out);
     } else {
         v_f32 sum = v_set1(sum_terms(n, x, top, term_exp, NULL)), at = v_set1(top);
         EACH(v_exp(X(x) - at) / sum, v_exp(X_N(x) - at) / sum)
