@@ -1,6 +1,7 @@
 /* The tuned gated MLP against oneDNN as PyTorch uses it, in turn within one run, with the machine's peak and read
  * bandwidth measured in the same rounds.
- *   bench_tuned [--dtype bf16|f32|f16] [--threads N] [--rounds N] [--seconds S] [M DIM HIDDEN]...
+ *   bench_tuned [--dtype bf16|f32|f16] [--threads N] [--rounds N] [--seconds S] [--scaling 1] [M DIM HIDDEN]...
+ * --scaling 1: only the tuned block, with 1 thread and with N in turn, and what N gain.
  * Columns are medians over the rounds: share of the peak (of the read bandwidth where the bound is memory), and time
  * relative to the tuned block (greater than 1: slower). All results are reused memory. */
 #define _GNU_SOURCE
@@ -29,6 +30,7 @@ typedef struct problem {
     int64_t m, dim, hidden;
     ep_dtype dtype;
     int threads;
+    bool scaling;
     void *x, *wg, *wu, *wd, *g, *u, *h, *y;
     void *handed; /* h as down packs it; NULL: a tensor between them */
     ep_packed *gate_up, *down;
@@ -194,6 +196,25 @@ static double time_way(const problem *p, const ways *w, int way, double least) {
     return (now - t) / n;
 }
 
+/* Medians of the tuned block's time with one thread over that with all, both in turn; the same of the peak. */
+static void measure_scaling(problem *p, int rounds, double least) {
+    static double gain[MAX_ROUNDS], peak[MAX_ROUNDS], ms[2][MAX_ROUNDS];
+    int all = p->threads;
+    for (int r = -1; r < rounds; r++) {
+        double t[2], g[2];
+        for (int many = 0; many < 2; many++) {
+            p->threads = many ? all : 1;
+            g[many] = bench_peak_gflops(p->threads, p->dtype);
+            t[many] = time_way(p, NULL, TUNED_BLOCK, least);
+        }
+        if (r >= 0) gain[r] = t[0] / t[1], peak[r] = g[1] / g[0], ms[0][r] = t[0] * 1e3, ms[1][r] = t[1] * 1e3;
+    }
+    printf("%s M %lld, %lld -> %lld: 1 thread %.2f ms, %d threads %.2f ms, x%.2f (the peak: x%.2f)\n",
+           ep_dtype_name(p->dtype), (long long)p->m, (long long)p->dim, (long long)p->hidden, median(ms[0], rounds),
+           all, median(ms[1], rounds), median(gain, rounds), median(peak, rounds));
+    fflush(stdout);
+}
+
 static void measure(problem *p, int rounds, double least) {
     int64_t mh = p->m * p->hidden, wn = p->dim * p->hidden;
     p->x = filled(p->dtype, p->m * p->dim, 1);
@@ -218,6 +239,10 @@ static void measure(problem *p, int rounds, double least) {
     CHECK(ep_tuned_scratch_create(NULL, &p->scratch));
     size_t handed = ep_tuned_packed_x_bytes(p->gate_up, p->down, p->m);
     p->handed = handed ? memset(ep_tuned_alloc(handed), 0, handed) : NULL;
+    if (p->scaling) {
+        measure_scaling(p, rounds, least);
+        return;
+    }
     ways w;
     bool peers = p->dtype != EP_DTYPE_F16;
     for (int any = 0; any < 2 && peers; any++) {
@@ -270,6 +295,7 @@ int main(int argc, char **argv) {
     for (; i + 1 < argc && strncmp(argv[i], "--", 2) == 0; i += 2) {
         if (strcmp(argv[i], "--dtype") == 0) CHECK(ep_dtype_parse(argv[i + 1], &p.dtype));
         if (strcmp(argv[i], "--threads") == 0) p.threads = atoi(argv[i + 1]);
+        if (strcmp(argv[i], "--scaling") == 0) p.scaling = atoi(argv[i + 1]);
         if (strcmp(argv[i], "--rounds") == 0) rounds = atoi(argv[i + 1]);
         if (strcmp(argv[i], "--seconds") == 0) least = atof(argv[i + 1]);
     }
