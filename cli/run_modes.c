@@ -139,6 +139,7 @@ bool run_mode(const run_request *q, run_setup *s, ep_mode mode, run_result *r) {
     r->has_compile = c != NULL;
     if (c) {
         ep_compiled_stats(c, &r->compile);
+        r->answer = ep_compiled_answer(c);
         r->packed_bytes = r->compile.packed_bytes;
         snprintf(r->choices, sizeof r->choices, "%s", ep_compiled_choice(c));
     }

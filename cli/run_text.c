@@ -132,8 +132,9 @@ static void show_compile(const run_result *r) {
            r->compile.recompiles == 1 ? "" : "s", run_time_text(r->compile.cold_us, a),
            run_time_text(r->compile.waited_us, b));
     if (r->compile.build_failures)
-        printf("  NOT BUILT: %" PRId64 " generated kernel%s; these calls are answered by eager\n",
-               r->compile.build_failures, r->compile.build_failures == 1 ? "" : "s");
+        printf("  NOT BUILT: %" PRId64 " generated kernel%s; these calls are answered by %s\n",
+               r->compile.build_failures, r->compile.build_failures == 1 ? "" : "s",
+               r->answer == EP_ANSWER_PLAN || r->answer == EP_ANSWER_POST_OPS ? "a plan without" : "eager");
     if (r->compile.builds_not_kept)
         printf("  cache    %s, kernel%s not kept: the next process builds again\n", r->compile.cache_trouble,
                r->compile.builds_not_kept == 1 ? "" : "s");

@@ -120,6 +120,8 @@ refuse geglu --ask --json
 # A kernel that does not build is counted and told, and the calls are answered all the same.
 out=$(EPILOGUE_CC=/bin/false EPILOGUE_CACHE_DIR=$work/none "$epi" run geglu $small --mode compiled || true)
 grep -qF "NOT BUILT: 1 generated kernel" <<<"$out" || fail "a build failure is not told: $out"
+out=$(EPILOGUE_CC=/bin/false EPILOGUE_CACHE_DIR=$work/none "$epi" run mlp $small --mode compiled || true)
+grep -qF "answered by a plan without" <<<"$out" || fail "an epilogue that did not build is not told: $out"
 json=$(EPILOGUE_CC=/bin/false EPILOGUE_CACHE_DIR=$work/none "$epi" run geglu $small --mode compiled --json || true)
 grep -q '"build_failures": 1,*$' <<<"$json" || fail "a build failure is not counted: $json"
 

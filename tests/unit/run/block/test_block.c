@@ -121,6 +121,7 @@ static void gate_up_in_one(void **state) {
     for (int i = 0; i < 2; i++) {
         ep_block_weights w = {.gate_up = i ? mixed : halves, .interleaved = i == 1, .down = p.down};
         OK(ep_block_create(ctx, EP_BLOCK_GATED, EP_ACT_SILU, &w, &b));
+        assert_int_equal(ep_block_is_packed(b), i == 0); /* only halves are two runs of rows */
         OK(ep_block_run(b, EP_MODE_EAGER, p.x, NULL, &y));
         same(y, want);
         ep_block_destroy(b);
