@@ -8,7 +8,7 @@
 
 static void pack_now(void *user) {
     ep_pack *p = user;
-    ep_pack_request r = ep_pack_request_of(p->weight, NULL, false); /* hooked calls have one way only */
+    ep_pack_request r = ep_pack_request_of(p->weight, NULL, true); /* as ep_compile_options says */
     bool ok = p->ops->pack(&p->backend, &r, &p->err, &p->packed) == EP_OK;
     atomic_store_explicit(&p->state, ok ? EP_ATTACH_READY : EP_ATTACH_NONE, memory_order_release);
 }

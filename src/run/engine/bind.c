@@ -198,16 +198,21 @@ static ep_status set_choice(ep_compiled *c, const ep_tensor *const *inputs, ep_b
     return EP_OK;
 }
 
-/* Rows at one distance from each other, and as many as the nest's. */
-static bool rows_fit(const ep_graph *g, const ep_node *n, const ep_group *p, const ep_loop *l) {
+/* Rows of x at one distance from each other. */
+static bool rows_are_even(const ep_graph *g, const ep_node *n) {
     const ep_value *x = &g->values[n->inputs[0]], *y = &g->values[n->output];
-    int64_t sizes[EP_MAX_DIMS], strides[1][EP_MAX_DIMS], cols = p->sizes[p->ndim - 1];
+    int64_t sizes[EP_MAX_DIMS], strides[1][EP_MAX_DIMS];
     for (int i = 0; i + 1 < x->ndim; i++) {
         sizes[i] = x->sizes[i];
         strides[0][i] = x->strides[i];
     }
-    return x->numel && y->numel && ep_stride_collapse(x->ndim - 1, sizes, 1, strides) <= 1 &&
-           ep_hooked_fits(l, y->numel / y->sizes[y->ndim - 1], cols);
+    return x->numel && y->numel && ep_stride_collapse(x->ndim - 1, sizes, 1, strides) <= 1;
+}
+
+/* And as many as the nest's. */
+static bool rows_fit(const ep_graph *g, const ep_node *n, const ep_group *p, const ep_loop *l) {
+    const ep_value *y = &g->values[n->output];
+    return rows_are_even(g, n) && ep_hooked_fits(l, y->numel / y->sizes[y->ndim - 1], p->sizes[p->ndim - 1]);
 }
 
 /* The products that pass `epilogue` marked for group `group`, if their numbers of now allow it. */
@@ -232,10 +237,23 @@ static bool find_attach(const ep_binding *b, int32_t group, ep_attach *a) {
     return a->count > 0;
 }
 
+/* Beside epilogues the other products are made of packed weights too, where the backend measures that as faster. */
+static bool find_packed(const ep_binding *b, int32_t node, ep_attach *a) {
+    const ep_graph *g = b->from->captured.graph;
+    const ep_node *n = &g->nodes[node];
+    if (n->dead || n->kind != EP_NODE_GEMM || n->op != EP_OP_LINEAR || !rows_are_even(g, n) ||
+        g->values[ep_graph_root(g, n->inputs[1])].kind != EP_VALUE_CONST)
+        return false;
+    for (int i = 0; i < b->attach_count; i++)
+        for (int k = 0; k < b->attaches[i].count; k++)
+            if (b->attaches[i].parts[k].node == node) return false;
+    *a = (ep_attach){.group = -1, .count = 1, .parts = {{.node = node, .columns = {0, 1}}}};
+    return true;
+}
+
 /* The part's rows of the weight as the graph reads it: the constant, or a view of it. */
 static ep_status weight_of(ep_compiled *c, const ep_binding *b, const ep_attach *a, int part, ep_tensor **out) {
     const ep_graph *g = b->from->captured.graph;
-    const ep_group *p = &g->groups[a->group];
     int32_t weight = g->nodes[a->parts[part].node].inputs[1];
     const ep_value *w = &g->values[weight], *root = &g->values[ep_graph_root(g, weight)];
     const ep_columns *columns = &a->parts[part].columns;
@@ -245,34 +263,43 @@ static ep_status weight_of(ep_compiled *c, const ep_binding *b, const ep_attach 
     t->ndim = w->ndim;
     memcpy(t->sizes, w->sizes, sizeof t->sizes);
     memcpy(t->strides, w->strides, sizeof t->strides);
-    t->sizes[0] = p->sizes[p->ndim - 1];
+    if (a->group >= 0) t->sizes[0] = g->groups[a->group].sizes[g->groups[a->group].ndim - 1];
     t->strides[0] *= columns->step;
     ep_tensor_finish_view(t);
     *out = t;
     return EP_OK;
 }
 
+/* For the attach at the list's end, which it becomes part of. */
+static ep_status ask_for_packs(ep_compiled *c, ep_binding *b) {
+    const ep_attach *a = &b->attaches[b->attach_count];
+    for (int k = 0; k < a->count; k++) {
+        ep_tensor *w;
+        EP_TRY(weight_of(c, b, a, k, &w));
+        ep_pack *p = ep_pack_find(&c->packs, c->ctx, &c->kernels, w, c->attach_always);
+        ep_tensor_destroy(w);
+        if (!p) return no_memory(c);
+        b->packs[b->attach_count * EP_TUNED_PRODUCTS + k] = p;
+    }
+    b->attach_count++;
+    return EP_OK;
+}
+
 static ep_status begin_attach(ep_compiled *c, ep_binding *b) {
     b->attach = EP_ATTACH_NONE;
     if (!may_attach(c) || !b->kernel_count) return EP_OK;
-    b->attaches = calloc(b->kernel_count, sizeof *b->attaches);
-    b->packs = calloc(b->kernel_count * EP_TUNED_PRODUCTS, sizeof *b->packs);
+    const ep_graph *g = b->from->captured.graph;
+    size_t most = b->kernel_count + g->node_count;
+    b->attaches = calloc(most, sizeof *b->attaches);
+    b->packs = calloc(most * EP_TUNED_PRODUCTS, sizeof *b->packs);
     if (!b->attaches || !b->packs) return no_memory(c);
     EP_TRY(set_sizes(c, b));
-    for (size_t i = 0; i < b->kernel_count; i++) {
-        ep_attach *a = &b->attaches[b->attach_count];
-        if (!find_attach(b, (int32_t)i, a)) continue;
-        for (int k = 0; k < a->count; k++) {
-            ep_tensor *w;
-            EP_TRY(weight_of(c, b, a, k, &w));
-            ep_pack *p = ep_pack_find(&c->packs, c->ctx, &c->kernels, w, c->attach_always);
-            ep_tensor_destroy(w);
-            if (!p) return no_memory(c);
-            b->packs[b->attach_count * EP_TUNED_PRODUCTS + k] = p;
-        }
-        b->attach_count++;
-    }
-    if (b->attach_count) b->attach = EP_ATTACH_PENDING;
+    for (size_t i = 0; i < b->kernel_count; i++)
+        if (find_attach(b, (int32_t)i, &b->attaches[b->attach_count])) EP_TRY(ask_for_packs(c, b));
+    if (!b->attach_count) return EP_OK;
+    for (size_t i = 0; i < g->node_count; i++)
+        if (find_packed(b, (int32_t)i, &b->attaches[b->attach_count])) EP_TRY(ask_for_packs(c, b));
+    b->attach = EP_ATTACH_PENDING;
     return EP_OK;
 }
 
@@ -281,6 +308,7 @@ ep_status ep_binding_attach(ep_compiled *c, ep_binding *b) {
     if (b->attach != EP_ATTACH_PENDING) return EP_OK;
     for (int i = 0; i < b->attach_count; i++) {
         int32_t group = b->attaches[i].group;
+        if (group < 0) continue;
         if (c->attach_always) ep_kernels_wait(&c->kernels);
         int state = atomic_load_explicit(&b->kernels[group]->state, memory_order_acquire);
         if (state == EP_KERNEL_PENDING) return EP_OK;

@@ -1,4 +1,5 @@
-/* Samples in turn until all ways have enough; a compiled plan that seems to lose is looked at longer before it is dropped. */
+/* Samples in turn until all ways have enough. What seems to lose to eager, and compiled ways that are close to each other,
+ * are looked at longer: the best of more samples says less about the machine's other work. */
 #include "choice.h"
 
 #include <stdio.h>
@@ -88,6 +89,13 @@ static ep_runner best_compiled(const ep_choice *c) {
     return who;
 }
 
+/* Is another compiled way within a tenth of the best one? */
+static bool is_close(const ep_choice *c, ep_runner kept) {
+    for (ep_runner i = 0; i < EP_RUNNERS; i++)
+        if (i != kept && i != EP_RUN_EAGER && takes_part(c, i) && best(c, i) * 0.9 < best(c, kept)) return true;
+    return false;
+}
+
 void ep_choice_sample(ep_choice *c, ep_runner who, int64_t ns) {
     if (c->decided) return;
     int repeats = ep_choice_repeats(c, who), n = c->count[who]++;
@@ -104,7 +112,7 @@ void ep_choice_sample(ep_choice *c, ep_runner who, int64_t ns) {
     ep_runner compiled = best_compiled(c);
     bool many = c->best_batch[compiled] && c->best_batch[EP_RUN_EAGER];
     bool loses = best(c, compiled) > best(c, EP_RUN_EAGER) * 1.05 + (many ? SLACK_MANY_NS : SLACK_NS);
-    if (loses && least < DOUBT + WARM) return;
+    if ((loses || is_close(c, compiled)) && least < DOUBT + WARM) return;
     c->decided = true;
     c->kept = loses ? EP_RUN_EAGER : compiled;
     say_why(c, least - WARM);

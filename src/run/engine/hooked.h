@@ -13,7 +13,7 @@ typedef struct ep_attach_part {
     const ep_packed *pack;
 } ep_attach_part;
 
-/* What a plan needs to attach a group. */
+/* What a plan needs to attach a group, or (group -1) to make one product of its packed weight, with nothing behind it. */
 typedef struct ep_attach {
     int32_t group;
     int count;

@@ -20,7 +20,8 @@ typedef enum step_kind {
     STEP_COPY,
     STEP_REDUCE,
     STEP_NORM,
-    STEP_HOOKED
+    STEP_HOOKED,
+    STEP_PACKED
 } step_kind;
 
 /* Views of STEP_POINTWISE and the like own nothing; their data is patched. */
@@ -34,6 +35,7 @@ typedef struct step {
     ep_gemm *gemm;
     const ep_plan_kernel *kernel;
     ep_hooked *hooked;
+    ep_tuned_call *call;   /* of STEP_PACKED */
     int64_t *words, items; /* argument block */
     size_t word_count;
 } step;
@@ -293,6 +295,35 @@ static const ep_attach *attached_to(const planner *b, int32_t group) {
     return NULL;
 }
 
+static const ep_packed *pack_of(const planner *b, const ep_node *n) {
+    for (int i = 0; i < b->ways->attached_count; i++) {
+        const ep_attach *a = &b->ways->attached[i];
+        if (a->group < 0 && &b->g->nodes[a->parts[0].node] == n) return a->parts[0].pack;
+    }
+    return NULL;
+}
+
+/* One product of its packed weight. */
+static ep_status plan_packed(planner *b, const ep_node *n, const ep_packed *pack) {
+    step *s = new_step(b, STEP_PACKED);
+    ep_tuned_call *c = EP_ARENA_NEW(&b->p->arena, ep_tuned_call);
+    ep_gemm *g = EP_ARENA_NEW(&b->p->arena, ep_gemm);
+    if (!s || !c || !g) return no_memory(b->ctx);
+    EP_TRY(product_form(b, n, g));
+    *c = (ep_tuned_call){.weights = pack, .m = g->m, .dtype = g->dtype, .rounding = g->rounding};
+    c->x_row = g->a_row;
+    c->x_col = g->a_col;
+    c->out_row = g->n;
+    s->op = n->gemm.bias >= 0 ? EP_OP_ADDMM : EP_OP_MM;
+    s->gemm = g;
+    s->call = c;
+    EP_TRY(address(b, n->inputs[0], 0, &c->x));
+    EP_TRY(address(b, n->output, 0, &c->out));
+    if (n->gemm.bias < 0) return EP_OK;
+    c->bias0_stride = b->g->values[n->inputs[n->gemm.bias]].strides[0];
+    return address(b, n->inputs[n->gemm.bias], 0, &c->bias0);
+}
+
 /* Packed products with the group's kernel on their tiles: one launch. */
 static ep_status plan_hooked(planner *b, const ep_attach *a, const ep_plan_kernel *k) {
     step *s = new_step(b, STEP_HOOKED);
@@ -355,7 +386,10 @@ static ep_status plan_steps(planner *b) {
             if (n->kind == EP_NODE_GEMM && attached_to(b, n->gemm.epilogue)) continue;
             if (n->kind == EP_NODE_GEMM && b->ways->steps && find_steps(g, n->gemm.then, &c)) continue;
             if (n->group < 0) {
-                EP_TRY(n->kind == EP_NODE_GEMM ? plan_gemm(b, n, NULL) : plan_op(b, n));
+                const ep_packed *pack = pack_of(b, n);
+                EP_TRY(pack                      ? plan_packed(b, n, pack)
+                       : n->kind == EP_NODE_GEMM ? plan_gemm(b, n, NULL)
+                                                 : plan_op(b, n));
                 continue;
             }
             EP_TRY(plan_group(b, n));
@@ -485,6 +519,7 @@ static ep_status run_step(const ep_plan *plan, const step *s, ep_context *ctx) {
     ep_backend *b = &ctx->backend;
     switch (s->kind) {
     case STEP_HOOKED: return ops->tuned(b, &s->hooked->call, &ctx->err);
+    case STEP_PACKED: return ops->tuned(b, s->call, &ctx->err);
     case STEP_GEMM: return ops->gemm(b, s->gemm, &ctx->err);
     case STEP_KERNEL:
         if (plan->interpret) return interpret(ctx, s);
@@ -503,7 +538,7 @@ static ep_status run_recorded(const ep_plan *plan, ep_context *ctx, const ep_pro
     for (size_t i = 0; status == EP_OK && i < plan->step_count; i++) {
         const step *s = &plan->steps[i];
         const ep_probe *span = NULL;
-        if (s->kind == STEP_GEMM || s->kind == STEP_HOOKED)
+        if (s->kind == STEP_GEMM || s->kind == STEP_HOOKED || s->kind == STEP_PACKED)
             span = product_span(p, s);
         else if (s->kind != STEP_KERNEL)
             span = ep_span_record(p, s->op, s->kind == STEP_COPY ? 1 : s->count,

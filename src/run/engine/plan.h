@@ -23,9 +23,11 @@ typedef struct ep_plan ep_plan;
 
 /* Which of the ways that the graph leaves open a plan takes. */
 typedef struct ep_plan_ways {
-    bool interpret;            /* run the loops, not the functions */
-    bool steps;                /* chains behind products are done by the backend's gemm */
-    const ep_attach *attached; /* groups that run as epilogues of packed products, whose packs outlive the plan */
+    bool interpret; /* run the loops, not the functions */
+    bool steps;     /* chains behind products are done by the backend's gemm */
+    const ep_attach
+        *attached; /* groups that run as epilogues of packed products, and products that are only packed; the
+                                * packs outlive the plan */
     int attached_count;
 } ep_plan_ways;
 
