@@ -18,14 +18,21 @@ sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanit
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# Does initcheck see the copy engine's stores? The reason why EPILOGUE_INITCHECK fills them.
-probe=$build/bulk_store
-[ -x "$probe" ] || nvcc -arch=sm_90 -o "$probe" "$(dirname "$0")/../tests/device/sanitize/bulk_store.cu" 2>/dev/null
-for how in plain bulk; do
-    [ -x "$probe" ] || break
-    "$sanitizer" --tool initcheck "$probe" $how >"$log" 2>&1
-    say "initcheck on a $how store that is read back: $(grep -o 'ERROR SUMMARY: .*' "$log" || echo 'did not run')"
-done
+# What the tools themselves do not see, shown on two small programs: initcheck the copy engine's stores (why EPILOGUE_INITCHECK
+# fills them), racecheck mbarriers of cluster scope (why CTAs of a cluster meet at barrier.cluster).
+probe() { # NAME TOOL HOW...
+    local program=$build/$1 name=$1 tool=$2 how said
+    [ -x "$program" ] || nvcc -gencode arch=compute_90a,code=sm_90a -o "$program" \
+        "$(dirname "$0")/../tests/device/sanitize/$name.cu" 2>/dev/null
+    [ -x "$program" ] || return
+    for how in "${@:3}"; do
+        "$sanitizer" --tool "$tool" "$program" "$how" >"$log" 2>&1
+        said=$(grep -o 'ERROR SUMMARY: .*\|RACECHECK SUMMARY: .*' "$log" | tail -1)
+        say "$tool on $name $how: ${said:-did not run}"
+    done
+}
+probe bulk_store initcheck plain bulk
+probe cluster_sum racecheck cluster mbarrier nothing
 
 for tool in memcheck racecheck synccheck initcheck; do
     for t in "$build"/tests/test_cuda_ops "$build"/tests/test_cuda_two; do
