@@ -87,9 +87,10 @@ typedef struct ep_tuned_row {
     ep_pack_layout layout;
     int half;         /* columns of half a panel */
     int mr;           /* rows of a row tile */
-    int a_bytes;      /* bytes of one row of one packed chunk of x: 64 (as stored) or 128 (widened to f32) */
+    int a_bytes;      /* from one row of a packed chunk of x to the next: 64 or 68 (as stored), 128 (widened to f32) */
     int chunk_k;      /* k in a chunk */
     int block_chunks; /* chunks of k summed before the sums return to memory: sized for L1; a sweep takes equal blocks */
+    int whole_chunks;                  /* k of at most so many chunks is not divided; 0: block_chunks */
     void (*begin)(void), (*end)(void); /* per thread, around a kernel; or NULL */
     ep_acc_fn acc;
     ep_sweep_fn sweep;   /* NULL: tile by tile */

@@ -103,10 +103,18 @@ static int64_t panel_width(const job *j) {
     return j->w->pair ? j->row->half : 2 * j->row->half;
 }
 
-/* A sweep gains from more rows as long as all of their k fits: weights come from memory less often. */
+/* Rows of which all of k fits half of L2: up to 256, for sweeps up to 512, as weights then come from memory less often.
+ * Where not even 64 rows fit (sweeps: 256), 256 rows and k in parts. */
 static int64_t most_rows(const ep_tuned_row *r, int64_t l2, int64_t chunks) {
-    int64_t fit = r->sweep ? min64(l2 / 2 / max64(chunks * r->a_bytes, 1), 512) : 0;
-    return max64(fit, 256 + r->mr - 1) / r->mr * r->mr;
+    int64_t fit = l2 / 2 / max64(chunks * r->a_bytes, 1), least = r->sweep ? 256 : 64;
+    int64_t about256 = ceil_div(256, r->mr) * r->mr;
+    if (fit < least) return about256;
+    return min64(fit / r->mr * r->mr, r->sweep ? 512 : about256);
+}
+
+/* Chunks that are summed in one go: of k alone, as the order of additions must be. */
+static int64_t k_block(const ep_packed *w) {
+    return w->chunks <= w->row->whole_chunks ? w->chunks : w->row->block_chunks;
 }
 
 /* Weights of a few rows come from memory, several panels at a time. */
@@ -114,7 +122,7 @@ static bool crosses(const job *j) {
     return j->row->across && j->call->m <= j->row->across_rows && !j->call->hook;
 }
 
-/* Row blocks of about 256 rows whose packed x fills half of L2; where k is too long for that, k goes by in supers and
+/* Row blocks whose packed x fills half of L2; where k is too long for that, k goes by in supers and
  * the sums of a group of panels wait in memory. None of this depends on the thread count. */
 static void choose_blocks(job *j) {
     const ep_tuned_row *r = j->row;
@@ -142,7 +150,7 @@ static void choose_blocks(job *j) {
 static void put_x(const job *j, char *dst, const char *src, int64_t k) {
     const ep_tuned_call *call = j->call;
     int64_t size = (int64_t)ep_dtype_size(call->dtype);
-    if (j->row->a_bytes == 64) {
+    if (j->row->a_bytes < 128) {
         int64_t kc = j->row->chunk_k;
         if (call->x_col == 1 && k >= kc) {
             memcpy(dst, src, 64);
@@ -334,9 +342,10 @@ static void sum_panel(const job *j, desk *d, int64_t m0, int64_t rows, int64_t p
         return;
     }
     int64_t tiles = ceil_div(rows, r->mr), chunk_bytes = 128 * r->half, done = 0;
+    int64_t block = k_block(w);
     const char *b = w->data + panel * w->panel_bytes + chunk0 * chunk_bytes, *end = w->data + w->bytes;
     do {
-        int64_t now = min64(chunks - done, r->block_chunks), bytes = now * chunk_bytes;
+        int64_t now = min64(chunks - done, block), bytes = now * chunk_bytes;
         const char *next = done + now < chunks ? b + bytes : what_follows(j, d, w, panel, chunk0, chunks);
         bool last = chunk0 + done + now >= w->chunks;
         int lines = (int)ceil_div(chunk_bytes / 64, tiles);
@@ -358,7 +367,7 @@ static void sum_across(const job *j, desk *d, int64_t m0, int64_t rows, int64_t 
     const ep_tuned_row *r = j->row;
     int64_t panel_sums = j->block_rows * 2 * r->half, now;
     for (int64_t done = 0; done < j->w->chunks; done += now) {
-        now = min64(j->w->chunks - done, r->block_chunks);
+        now = min64(j->w->chunks - done, k_block(j->w));
         r->across((int)rows, now, d->x + done * r->mr * r->a_bytes,
                   j->w->data + panel * j->w->panel_bytes + done * 128 * r->half, j->w->panel_bytes, d->sums, panel_sums,
                   done == 0);
@@ -488,7 +497,7 @@ size_t ep_tuned_packed_x_bytes(const ep_packed *first, const ep_packed *next, in
     const ep_tuned_row *r = first->row;
     int64_t width = first->pair ? r->half : 2 * r->half, bytes;
     if (next->row != r || next->k != first->n || m < r->mr || first->n == 0) return 0;
-    if (r->a_bytes != 64 || r->chunk_k % width != 0) return 0;
+    if (r->a_bytes >= 128 || r->chunk_k % width != 0) return 0;
     if (__builtin_mul_overflow(ceil_div(m, r->mr) * r->mr * r->a_bytes, next->chunks, &bytes)) return 0;
     return (size_t)bytes;
 }
@@ -505,7 +514,7 @@ static ep_status check_call(const ep_tuned_call *call, ep_error *err) {
     if (w->pair && call->residual)
         return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "a gate and up pair takes no residual");
     bool packs = call->x_packed || call->out_packed;
-    if (packs && (call->hook || w->row->a_bytes != 64 || (call->out_packed && call->residual)))
+    if (packs && (call->hook || w->row->a_bytes >= 128 || (call->out_packed && call->residual)))
         return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "this call can't take or give packed rows");
     return check_hook(call, err);
 }

@@ -11,7 +11,9 @@
 
 #define ACC_WIDTH (2 * V_LANES)
 #ifdef ACC_QUAD
-#define ACC_ROW 16 /* 4-byte items of a row in a packed chunk of x */
+#ifndef ACC_ROW
+#define ACC_ROW 16 /* 4-byte items from a row to the next in a packed chunk of x */
+#endif
 #else
 #define ACC_ROW 32
 #define ACC_B v_f32

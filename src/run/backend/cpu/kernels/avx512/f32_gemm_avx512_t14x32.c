@@ -9,6 +9,7 @@
 #define ACC_NAME acc
 #define ACC_MR 14
 #define ACC_QUAD
+#define ACC_ROW 17 /* 14 rows 64 bytes apart would share a bank of L1 where addresses choose it */
 #define ACC_B v_f32
 #define ACC_LOAD_B(p) v_load(p)
 #define ACC_BROADCAST(p) v_set1(*(p))
@@ -30,7 +31,7 @@ const ep_tuned_row ep_f32_gemm_avx512_t14x32 = {
     .layout = EP_LAYOUT_F32_16,
     .half = 16,
     .mr = 14,
-    .a_bytes = 64,
+    .a_bytes = 68,
     .chunk_k = 16,
     .block_chunks = 16,
     .acc = acc,
