@@ -151,6 +151,10 @@ typedef struct ep_backend_ops {
     void (*pack_free)(ep_backend *b, ep_packed *p);
     int64_t (*pack_bytes)(const ep_packed *p);
     ep_status (*tuned)(ep_backend *b, const ep_tuned_call *call, ep_error *err);
+    /* Two such calls, a gated one and one that reads its result, in one kernel (optional). *ran false: nothing ran, as
+     * the backend has no such kernel for them or two are faster. */
+    ep_status (*tuned_pair)(ep_backend *b, const ep_tuned_call *first, const ep_tuned_call *last, bool *ran,
+                            ep_error *err);
     /* Bytes of what a call with `first` may hand to one with `next` over m rows, packed (optional); 0: as a tensor. */
     size_t (*tuned_hand)(const ep_packed *first, const ep_packed *next, int64_t m);
     /* Which way calls with this pack take and why, a line each (optional); returns the text's length. */

@@ -148,28 +148,26 @@ static ep_tuned_call new_call(const ep_block *b, const ep_packed *w, const ep_te
 }
 
 /* act(x gate) * (x up), or act(x up): the hidden values, as [rows, hidden] or as the next product packs them. */
-static ep_status run_hidden(ep_block *b, const ep_tensor *x, bool *packed, ep_tensor **out) {
+static ep_status hidden_call(ep_block *b, const ep_tensor *x, ep_tensor **out, ep_tuned_call *c) {
     ep_context *ctx = b->ctx;
     int64_t rows = x->sizes[0], size = (int64_t)ep_dtype_size(b->dtype), bytes = 0;
     if (ctx->ops.tuned_hand && rows > 0) bytes = (int64_t)ctx->ops.tuned_hand(b->packed_first, b->packed_down, rows);
-    *packed = bytes > 0;
-    if (*packed)
+    if (bytes > 0)
         EP_TRY(ep_dispatch_result(ctx, b->dtype, 1, &(int64_t){bytes / size}, out));
     else
         EP_TRY(ep_dispatch_result(ctx, b->dtype, 2, (int64_t[2]){rows, b->hidden}, out));
-    ep_tuned_call c = new_call(b, b->packed_first, x, *out);
-    c.out_packed = *packed;
+    *c = new_call(b, b->packed_first, x, *out);
+    c->out_packed = bytes > 0;
     bool gated = b->kind == EP_BLOCK_GATED;
-    set_bias(gated ? b->gate_bias : b->up_bias, &c.bias0, &c.bias0_stride);
-    if (gated) set_bias(b->up_bias, &c.bias1, &c.bias1_stride);
-    c.act = b->act;
-    return (*out)->numel ? ctx->ops.tuned(&ctx->backend, &c, &ctx->err) : EP_OK;
+    set_bias(gated ? b->gate_bias : b->up_bias, &c->bias0, &c->bias0_stride);
+    if (gated) set_bias(b->up_bias, &c->bias1, &c->bias1_stride);
+    c->act = b->act;
+    return EP_OK;
 }
 
 /* h: the hidden values, packed for it or not; NULL in a linear block, whose only product reads x. */
-static ep_status run_last(ep_block *b, const ep_tensor *x, const ep_tensor *h, bool packed, const ep_tensor *residual,
-                          ep_tensor *y) {
-    ep_context *ctx = b->ctx;
+static ep_tuned_call last_call(const ep_block *b, const ep_tensor *x, const ep_tensor *h, bool packed,
+                               const ep_tensor *residual, const ep_tensor *y) {
     bool one = b->kind == EP_BLOCK_LINEAR;
     ep_tuned_call c = new_call(b, one ? b->packed_first : b->packed_down, x, y);
     if (h) {
@@ -183,18 +181,31 @@ static ep_status run_last(ep_block *b, const ep_tensor *x, const ep_tensor *h, b
         c.residual = residual->data;
         c.residual_row = residual->strides[0];
     }
-    return ctx->ops.tuned(&ctx->backend, &c, &ctx->err);
+    return c;
+}
+
+static ep_status run_products(ep_block *b, const ep_tensor *x, const ep_tensor *residual, const ep_tensor *y,
+                              ep_tensor **h) {
+    ep_context *ctx = b->ctx;
+    ep_tuned_call first = {0};
+    bool hidden = b->kind != EP_BLOCK_LINEAR, ran = false;
+    if (hidden) EP_TRY(hidden_call(b, x, h, &first));
+    ep_tuned_call last = last_call(b, x, *h, first.out_packed, residual, y);
+    hidden = hidden && (*h)->numel;
+    if (hidden && b->kind == EP_BLOCK_GATED && ctx->ops.tuned_pair)
+        EP_TRY(ctx->ops.tuned_pair(&ctx->backend, &first, &last, &ran, &ctx->err));
+    if (ran) return EP_OK;
+    if (hidden) EP_TRY(ctx->ops.tuned(&ctx->backend, &first, &ctx->err));
+    return ctx->ops.tuned(&ctx->backend, &last, &ctx->err);
 }
 
 static ep_status run(ep_block *b, const ep_tensor *x, const ep_tensor *residual, ep_tensor *y) {
     ep_context *ctx = b->ctx;
     ep_tensor rows, residual_rows, *x_copy = NULL, *r_copy = NULL, *h = NULL;
-    bool packed = false;
     if (y->numel == 0) return EP_OK;
     ep_status status = as_rows(ctx, x, false, &rows, &x_copy);
     if (status == EP_OK && residual) status = as_rows(ctx, residual, true, &residual_rows, &r_copy);
-    if (status == EP_OK && b->kind != EP_BLOCK_LINEAR) status = run_hidden(b, &rows, &packed, &h);
-    if (status == EP_OK) status = run_last(b, &rows, h, packed, residual ? &residual_rows : NULL, y);
+    if (status == EP_OK) status = run_products(b, &rows, residual ? &residual_rows : NULL, y, &h);
     ep_tensor_destroy(h);
     ep_tensor_destroy(x_copy);
     ep_tensor_destroy(r_copy);

@@ -30,4 +30,19 @@ const char *cuda_select_reason(const cuda_shape *shape, int row);
 /* The symbol of a row for dtype, act and rounding; static text. */
 const char *cuda_gemm_name(int row, ep_dtype dtype, ep_act act, ep_rounding rounding);
 
+/* Whole gated blocks in one kernel (cuda_blocks.def). */
+typedef struct cuda_block_row {
+    int rows, h, y, stages;
+} cuda_block_row;
+extern const cuda_block_row cuda_block_rows[];
+
+/* The row for a gated product of this shape and a second one with `out` columns; -1: two kernels are faster, or the only
+ * way. */
+int cuda_select_block(const cuda_shape *shape, int64_t out, int64_t l2_bytes);
+/* The symbol of a row; static text. */
+const char *cuda_block_name(int row, ep_dtype dtype);
+/* How many times 64 columns of the hidden values a stage of the second half has; its bytes of shared memory. */
+int cuda_block_chunks(const cuda_block_row *row);
+int cuda_block_shared(const cuda_block_row *row);
+
 #endif

@@ -95,6 +95,8 @@ ep_status cuda_state_open(int index, ep_error *err, cuda_state **out) {
     s->cu = cu;
     s->index = index;
     s->mark_written = getenv("EPILOGUE_INITCHECK") != NULL;
+    const char *one = getenv("EPILOGUE_ONE_KERNEL");
+    s->one_kernel = one && strcmp(one, "1") == 0;
     const char *relaunch = getenv("EPILOGUE_RELAUNCH");
     s->no_relaunch = relaunch && strcmp(relaunch, "0") == 0;
     ep_status status = open_device(s, err);

@@ -3,33 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda_packed.h"
 #include "cuda_select.h"
-#include "cuda_state.h"
-
-struct ep_packed {
-    cuda_state *state;
-    ep_dtype dtype;
-    int64_t k, n;
-    const void *w[2]; /* w[1] NULL: plain */
-    int64_t row[2], col[2];
-    ep_storage *own[2]; /* packed copies */
-    int64_t bytes;
-    struct map_entry *maps; /* [MAPS], what the copy engine was told of late; NULL until a kernel needs it */
-    unsigned next_map;
-};
-
-/* One description for the copy engine; what it holds is a function of the key alone, so it never goes stale. */
-typedef struct map_entry {
-    cu_tensor_map map;
-    const void *p;
-    int64_t rows, cols, row;
-    unsigned box_rows;
-} map_entry;
-enum { MAPS = 8 }; /* weights, and the last few inputs and results */
-
-/* L2 policies (kernels/common/tma.cuh): results that cannot stay in the L2 should not push operands out. */
-#define L2_NORMAL 0x1000000000000000u
-#define L2_EVICT_FIRST 0x12f0000000000000u
 
 /* As kernels/sm90a/gemm_sm90a.cuh and kernels/sm80/decode_sm80.cuh declare them. */
 typedef struct gemm_args {
@@ -67,18 +42,14 @@ static ep_tensor matrix(const cuda_state *s, ep_dtype dtype, const void *data, i
     return t;
 }
 
-static bool fits_copy_engine(const void *p, int64_t rows, int64_t cols, int64_t row, int64_t col) {
+bool cuda_fits_copy_engine(const void *p, int64_t rows, int64_t cols, int64_t row, int64_t col) {
     return (cols == 1 || col == 1) && (uintptr_t)p % 16 == 0 && (rows == 1 || row % 8 == 0) && row < ((int64_t)1 << 38);
-}
-
-static int64_t padded(int64_t k) {
-    return (k + 7) / 8 * 8;
 }
 
 /* A copy with rows padded by zeros to a multiple of 8 elements. */
 static ep_status pad_rows(cuda_state *s, ep_dtype dtype, const void *data, int64_t rows, int64_t cols, int64_t row,
                           int64_t col, ep_storage **out, ep_error *err) {
-    int64_t width = padded(cols);
+    int64_t width = cuda_padded(cols);
     size_t bytes = (size_t)(rows * width) * ep_dtype_size(dtype);
     EP_TRY(cuda_storage_create(s, bytes, err, out));
     ep_status status = EP_OK;
@@ -100,6 +71,7 @@ void cuda_pack_free(ep_backend *b, ep_packed *p) {
     (void)b;
     if (!p) return;
     for (int i = 0; i < 2; i++) ep_storage_release(p->own[i]);
+    ep_storage_release(p->made);
     free(p->maps);
     cuda_state_release(p->state);
     free(p);
@@ -126,14 +98,14 @@ ep_status cuda_pack(ep_backend *b, const ep_pack_request *r, ep_error *err, ep_p
         p->row[i] = row[i];
         p->col[i] = col[i];
         bool small = r->dtype == EP_DTYPE_F32 || r->n == 0 || r->k == 0;
-        if (small || (r->k % 8 == 0 && fits_copy_engine(w[i], r->n, r->k, row[i], col[i]))) continue;
+        if (small || (r->k % 8 == 0 && cuda_fits_copy_engine(w[i], r->n, r->k, row[i], col[i]))) continue;
         ep_status status = pad_rows(s, r->dtype, w[i], r->n, r->k, row[i], col[i], &p->own[i], err);
         if (status != EP_OK) {
             cuda_pack_free(b, p);
             return status;
         }
         p->w[i] = p->own[i]->data;
-        p->row[i] = padded(r->k);
+        p->row[i] = cuda_padded(r->k);
         p->col[i] = 1;
         p->bytes += (int64_t)p->own[i]->bytes;
     }
@@ -150,37 +122,36 @@ ep_status cuda_pack(ep_backend *b, const ep_pack_request *r, ep_error *err, ep_p
 }
 
 static ep_status make_map(cuda_state *s, ep_dtype dtype, const void *p, int64_t rows, int64_t cols, int64_t row,
-                          unsigned box_rows, cu_tensor_map *map, ep_error *err) {
-    uint64_t size[2] = {(uint64_t)cols, (uint64_t)rows};
-    uint64_t stride[1] = {(uint64_t)(rows == 1 ? padded(cols) : row) * 2};
-    unsigned box[2] = {64, box_rows}, one[2] = {1, 1};
+                          unsigned box_rows, unsigned chunks, cu_tensor_map *map, ep_error *err) {
+    uint64_t size[3] = {chunks ? 64 : (uint64_t)cols, (uint64_t)rows, (uint64_t)cols / 64};
+    uint64_t stride[2] = {(uint64_t)(rows == 1 ? cuda_padded(cols) : row) * 2, 128};
+    unsigned box[3] = {64, box_rows, chunks}, one[3] = {1, 1, 1};
     int type = dtype == EP_DTYPE_BF16 ? 9 : 6; /* CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, _FLOAT16 */
-    cu_result r = s->cu->tensor_map(map, type, 2, (void *)(uintptr_t)p, size, stride, box, one, 0, 3, 3, 0);
+    cu_result r =
+        s->cu->tensor_map(map, type, chunks ? 3 : 2, (void *)(uintptr_t)p, size, stride, box, one, 0, 3, 3, 0);
     return cuda_result(s, r, "cuTensorMapEncodeTiled", err);
 }
 
-/* The description of a matrix, kept: making one costs the host as much as a tenth of a launch. */
-static ep_status find_map(cuda_state *s, ep_packed *w, const void *p, int64_t rows, int64_t cols, int64_t row,
-                          unsigned box_rows, cu_tensor_map *out, ep_error *err) {
-    for (unsigned i = 0; i < MAPS; i++) {
-        const map_entry *e = &w->maps[i];
-        if (e->p != p || e->rows != rows || e->cols != cols || e->row != row || e->box_rows != box_rows) continue;
+ep_status cuda_find_map(cuda_state *s, ep_packed *w, const void *p, int64_t rows, int64_t cols, int64_t row,
+                        unsigned box_rows, unsigned chunks, cu_tensor_map *out, ep_error *err) {
+    if (!w->maps) {
+        w->maps = aligned_alloc(64, CUDA_MAPS * sizeof *w->maps);
+        if (!w->maps) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for tensor maps");
+        memset(w->maps, 0, CUDA_MAPS * sizeof *w->maps);
+    }
+    for (unsigned i = 0; i < CUDA_MAPS; i++) {
+        const cuda_map_entry *e = &w->maps[i];
+        if (e->p != p || e->rows != rows || e->cols != cols || e->row != row || e->box_rows != box_rows ||
+            e->chunks != chunks)
+            continue;
         *out = e->map; /* copied: a later one of the same launch may take its slot */
         return EP_OK;
     }
-    map_entry *e = &w->maps[w->next_map++ % MAPS];
+    cuda_map_entry *e = &w->maps[w->next_map++ % CUDA_MAPS];
     e->p = NULL;
-    EP_TRY(make_map(s, w->dtype, p, rows, cols, row, box_rows, &e->map, err));
-    e->p = p, e->rows = rows, e->cols = cols, e->row = row, e->box_rows = box_rows;
+    EP_TRY(make_map(s, w->dtype, p, rows, cols, row, box_rows, chunks, &e->map, err));
+    e->p = p, e->rows = rows, e->cols = cols, e->row = row, e->box_rows = box_rows, e->chunks = chunks;
     *out = e->map;
-    return EP_OK;
-}
-
-static ep_status open_maps(ep_packed *w, ep_error *err) {
-    if (w->maps) return EP_OK;
-    w->maps = aligned_alloc(64, MAPS * sizeof *w->maps);
-    if (!w->maps) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for tensor maps");
-    memset(w->maps, 0, MAPS * sizeof *w->maps);
     return EP_OK;
 }
 
@@ -193,9 +164,11 @@ static void count_work(const ep_tuned_call *c, const ep_packed *w, cuda_launch *
 
 static ep_status run_decode(cuda_state *s, const ep_tuned_call *c, cuda_launch *l, ep_error *err) {
     const ep_packed *w = c->weights;
-    decode_args a = {c->x,      w->w[0],   w->w[1],          c->bias0,  c->bias1,        c->residual,
-                     c->out,    c->x_row,  w->row[0],        w->row[1], c->residual_row, c->out_row,
-                     (int)c->m, (int)w->n, (int)padded(w->k)};
+    decode_args a = {c->x,      w->w[0],         w->w[1],
+                     c->bias0,  c->bias1,        c->residual,
+                     c->out,    c->x_row,        w->row[0],
+                     w->row[1], c->residual_row, c->out_row,
+                     (int)c->m, (int)w->n,       (int)cuda_padded(w->k)};
     l->grid[0] = (unsigned)((w->n + 15) / 16);
     l->grid[1] = l->grid[2] = 1;
     l->block = 256;
@@ -215,13 +188,12 @@ static ep_status run_stream(cuda_state *s, const ep_tuned_call *c, const cuda_ge
                             ep_error *err) {
     ep_packed *w = (ep_packed *)(uintptr_t)c->weights; /* its maps are a cache */
     cu_tensor_map x, w0, w1;
-    int64_t k = padded(w->k);
-    unsigned rows = (unsigned)padded(c->m), columns = (unsigned)row->tile_n;
-    EP_TRY(open_maps(w, err));
-    EP_TRY(find_map(s, w, c->x, c->m, k, c->x_row, rows, &x, err));
-    EP_TRY(find_map(s, w, w->w[0], w->n, k, w->row[0], columns, &w0, err));
+    int64_t k = cuda_padded(w->k);
+    unsigned rows = (unsigned)cuda_padded(c->m), columns = (unsigned)row->tile_n;
+    EP_TRY(cuda_find_map(s, w, c->x, c->m, k, c->x_row, rows, 0, &x, err));
+    EP_TRY(cuda_find_map(s, w, w->w[0], w->n, k, w->row[0], columns, 0, &w0, err));
     w1 = w0;
-    if (row->gated) EP_TRY(find_map(s, w, w->w[1], w->n, k, w->row[1], columns, &w1, err));
+    if (row->gated) EP_TRY(cuda_find_map(s, w, w->w[1], w->n, k, w->row[1], columns, 0, &w1, err));
     stream_args a = {(int)c->m,       (int)w->n,       (int)k,     (int)((w->n + row->tile_n - 1) / row->tile_n),
                      (int)rows * 128, c->bias0,        c->bias1,   c->residual,
                      c->out,          c->residual_row, c->out_row, L2_NORMAL};
@@ -240,14 +212,13 @@ static ep_status run_tiles(cuda_state *s, const ep_tuned_call *c, const cuda_gem
                            ep_error *err) {
     ep_packed *w = (ep_packed *)(uintptr_t)c->weights; /* its maps are a cache */
     cu_tensor_map x, w0, w1, y;
-    int64_t k = padded(w->k);
+    int64_t k = cuda_padded(w->k);
     unsigned half = (unsigned)(row->gated ? row->tile_n : row->tile_n / 2);
-    EP_TRY(open_maps(w, err));
-    EP_TRY(find_map(s, w, c->x, c->m, k, c->x_row, 128, &x, err));
-    EP_TRY(find_map(s, w, w->w[0], w->n, k, w->row[0], half, &w0, err));
+    EP_TRY(cuda_find_map(s, w, c->x, c->m, k, c->x_row, 128, 0, &x, err));
+    EP_TRY(cuda_find_map(s, w, w->w[0], w->n, k, w->row[0], half, 0, &w0, err));
     w1 = w0;
-    if (row->gated) EP_TRY(find_map(s, w, w->w[1], w->n, k, w->row[1], half, &w1, err));
-    EP_TRY(find_map(s, w, c->out, c->m, w->n, c->out_row, 64, &y, err));
+    if (row->gated) EP_TRY(cuda_find_map(s, w, w->w[1], w->n, k, w->row[1], half, 0, &w1, err));
+    EP_TRY(cuda_find_map(s, w, c->out, c->m, w->n, c->out_row, 64, 0, &y, err));
     int rows = 128 * row->cluster, columns = row->gated ? 2 * row->tile_n : row->tile_n;
     gemm_args a = {(int)c->m,
                    (int)w->n,
@@ -328,10 +299,10 @@ typedef struct staged {
 
 static ep_status stage(cuda_state *s, ep_tuned_call *c, staged *t, ep_error *err) {
     const ep_packed *w = c->weights;
-    if (w->k % 8 || !fits_copy_engine(c->x, c->m, w->k, c->x_row, c->x_col)) {
+    if (w->k % 8 || !cuda_fits_copy_engine(c->x, c->m, w->k, c->x_row, c->x_col)) {
         EP_TRY(pad_rows(s, w->dtype, c->x, c->m, w->k, c->x_row, c->x_col, &t->x, err));
         c->x = t->x->data;
-        c->x_row = padded(w->k);
+        c->x_row = cuda_padded(w->k);
         c->x_col = 1;
     }
     const void **bias[2] = {&c->bias0, &c->bias1};
@@ -366,8 +337,8 @@ ep_status cuda_tuned(ep_backend *b, const ep_tuned_call *given, ep_error *err) {
     ep_status status = stage(s, &c, &t, err);
     bool tiles = row->stages && !row->max_m;
     if (status == EP_OK && tiles && ((uintptr_t)c.out % 16 || (c.m > 1 && c.out_row % 8))) {
-        status = cuda_storage_create(s, (size_t)(c.m * padded(w->n)) * 2, err, &t.out);
-        if (status == EP_OK) c.out = t.out->data, c.out_row = padded(w->n);
+        status = cuda_storage_create(s, (size_t)(c.m * cuda_padded(w->n)) * 2, err, &t.out);
+        if (status == EP_OK) c.out = t.out->data, c.out_row = cuda_padded(w->n);
     }
     if (status == EP_OK)
         status = tiles         ? run_tiles(s, &c, row, &l, err)

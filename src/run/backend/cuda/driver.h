@@ -31,10 +31,11 @@ typedef union cu_launch_value {
     struct {
         unsigned x, y, z;
     } cluster;
+    int cooperative;
     int programmatic;
 } cu_launch_value;
 typedef struct cu_launch_attribute {
-    int id; /* 4: cluster dimension; 6: programmatic stream serialization */
+    int id; /* CU_LAUNCH_ below */
     char pad[4];
     cu_launch_value value;
 } cu_launch_attribute;

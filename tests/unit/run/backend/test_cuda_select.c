@@ -100,7 +100,38 @@ static void never_against_a_reason(void **state) {
             }
 }
 
+/* Whole blocks in one kernel on an H200: rows, dim -> hidden, and what is chosen. */
+static void blocks(void **state) {
+    (void)state;
+    static const struct {
+        int64_t m, dim, hidden, out;
+        const char *name;
+    } all[] = {{1, 2048, 16384, 2048, "ep_bf16_gated_mlp_decode_sm90a_m8h64y16"},
+               {16, 2048, 16384, 2048, "ep_bf16_gated_mlp_decode_sm90a_m16h64y16"},
+               {8, 4096, 14336, 4096, "ep_bf16_gated_mlp_decode_sm90a_m8h56y32"},
+               {9, 4096, 14336, 4096, "ep_bf16_gated_mlp_decode_sm90a_m16h56y32"},
+               {17, 4096, 14336, 4096, NULL}, /* too many rows */
+               {1, 768, 3072, 768, NULL},     /* stays in the L2 */
+               {1, 4096, 14330, 4096, NULL},  /* no multiple of 64 */
+               {1, 5120, 13824, 5120, NULL}}; /* tiles would leave too many multiprocessors idle */
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        cuda_shape s = {all[i].m, all[i].hidden, all[i].dim, EP_DTYPE_BF16, true, EP_ACT_GELU_TANH, 9, 132};
+        int row = cuda_select_block(&s, all[i].out, 60 << 20);
+        if (all[i].name) {
+            assert_true(row >= 0);
+            assert_string_equal(cuda_block_name(row, s.dtype), all[i].name);
+            assert_true(s.m <= cuda_block_rows[row].rows);
+            assert_true(cuda_block_shared(&cuda_block_rows[row]) <= 227 * 1024);
+        } else {
+            assert_int_equal(row, -1);
+        }
+        s.major = 10;
+        assert_int_equal(cuda_select_block(&s, all[i].out, 60 << 20), -1);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(machines), cmocka_unit_test(never_against_a_reason)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(machines), cmocka_unit_test(never_against_a_reason),
+                                       cmocka_unit_test(blocks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,98 @@
+/* Gated blocks of few rows in one kernel (kernels/sm90a/decode_sm90a.cuh): gate, up, activation and down. Asked for by
+ * EPILOGUE_ONE_KERNEL=1: the kernel has run on a device in its ladder alone, not yet from here. */
+#include "cuda_packed.h"
+#include "cuda_select.h"
+
+/* As kernels/sm90a/decode_sm90a.cuh declares them. */
+typedef struct decode_block_args {
+    int32_t m, n, k, out, tiles, out_tiles, act, eager;
+    const void *bias0, *bias1, *bias2, *residual;
+    void *h, *y;
+    int64_t h_row, residual_row, y_row;
+    uint64_t *made;
+    uint64_t policy_w;
+} decode_block_args;
+
+static int choose(const cuda_state *s, const ep_tuned_call *first, const ep_tuned_call *last) {
+    const ep_packed *w = first->weights, *d = last->weights;
+    bool adjacent = (!first->bias0 || first->bias0_stride == 1) && (!first->bias1 || first->bias1_stride == 1) &&
+                    (!last->bias0 || last->bias0_stride == 1);
+    if (!adjacent || !w->w[1] || d->w[1] || d->k != w->n || last->act != EP_ACT_NONE || first->residual ||
+        first->hook || first->more_count || last->more_count)
+        return -1;
+    if (w->k % 8 || !cuda_fits_copy_engine(first->x, first->m, w->k, first->x_row, first->x_col)) return -1;
+    cuda_shape shape = {first->m, w->n, w->k, w->dtype, true, first->act, s->major, s->sm_count};
+    return cuda_select_block(&shape, d->n, s->l2_bytes);
+}
+
+/* The count is zero once; every launch takes it to the next multiple of two a CTA. */
+static ep_status open_count(cuda_state *s, ep_packed *w, ep_error *err) {
+    if (w->made) return EP_OK;
+    EP_TRY(cuda_storage_create(s, sizeof(uint64_t), err, &w->made));
+    ep_status status = cuda_result(s, s->cu->memset8((cu_ptr)(uintptr_t)w->made->data, 0, sizeof(uint64_t), s->stream),
+                                   "cuMemsetD8Async", err);
+    if (status == EP_OK) return EP_OK;
+    ep_storage_release(w->made);
+    w->made = NULL;
+    return status;
+}
+
+static ep_status run_block(cuda_state *s, const ep_tuned_call *first, const ep_tuned_call *last,
+                           const cuda_block_row *row, cuda_launch *l, ep_error *err) {
+    ep_packed *w = (ep_packed *)(uintptr_t)first->weights, *d = (ep_packed *)(uintptr_t)last->weights; /* caches */
+    cu_tensor_map x, g, u, h, y;
+    int64_t m = first->m;
+    unsigned rows = (unsigned)row->rows, chunks = (unsigned)cuda_block_chunks(row);
+    EP_TRY(open_count(s, w, err));
+    EP_TRY(cuda_find_map(s, w, first->x, m, w->k, first->x_row, rows, 0, &x, err));
+    EP_TRY(cuda_find_map(s, w, w->w[0], w->n, w->k, w->row[0], (unsigned)row->h, 0, &g, err));
+    EP_TRY(cuda_find_map(s, w, w->w[1], w->n, w->k, w->row[1], (unsigned)row->h, 0, &u, err));
+    EP_TRY(cuda_find_map(s, d, last->x, m, w->n, last->x_row, rows, chunks, &h, err));
+    EP_TRY(cuda_find_map(s, d, d->w[0], d->n, d->k, d->row[0], (unsigned)row->y, chunks, &y, err));
+    decode_block_args a = {.m = (int)m,
+                           .n = (int)w->n,
+                           .k = (int)w->k,
+                           .out = (int)d->n,
+                           .tiles = (int)((w->n + row->h - 1) / row->h),
+                           .out_tiles = (int)((d->n + row->y - 1) / row->y),
+                           .act = (int)first->act,
+                           .eager = first->rounding != EP_ROUNDING_FEWEST,
+                           .bias0 = first->bias0,
+                           .bias1 = first->bias1,
+                           .bias2 = last->bias0,
+                           .residual = last->residual,
+                           .h = first->out,
+                           .y = last->out,
+                           .h_row = first->out_row,
+                           .residual_row = last->residual_row,
+                           .y_row = last->out_row,
+                           .made = (uint64_t *)(void *)w->made->data,
+                           .policy_w = L2_NORMAL};
+    l->grid[0] = (unsigned)s->sm_count;
+    l->grid[1] = l->grid[2] = 1;
+    l->block = 288;
+    l->shared_bytes = (unsigned)cuda_block_shared(row);
+    l->programmatic = l->cooperative = true;
+    void *params[] = {&x, &g, &u, &h, &y, &a};
+    return cuda_run(s, l, params, err);
+}
+
+ep_status cuda_tuned_pair(ep_backend *b, const ep_tuned_call *first, const ep_tuned_call *last, bool *ran,
+                          ep_error *err) {
+    cuda_state *s = cuda_of(b);
+    const ep_packed *w = first->weights;
+    *ran = false;
+    int index = s->one_kernel ? choose(s, first, last) : -1;
+    if (index < 0) return EP_OK;
+    const char *name = cuda_block_name(index, w->dtype);
+    if (!cuda_has_kernel(s, name)) return EP_OK;
+    EP_TRY(cuda_enter(s, err));
+    int64_t m = first->m, out = last->weights->n;
+    cuda_launch l = {.name = name,
+                     .flops = 2 * m * w->n * (2 * w->k + out),
+                     .bytes_read = 2 * (w->n * (2 * w->k + out) + m * (w->k + w->n) + (last->residual ? m * out : 0)),
+                     .bytes_written = 2 * m * (w->n + out)};
+    EP_TRY(run_block(s, first, last, &cuda_block_rows[index], &l, err));
+    *ran = true;
+    return EP_OK;
+}
