@@ -9,8 +9,8 @@ typedef float v_f32 __attribute__((vector_size(32)));
 typedef int v_i32 __attribute__((vector_size(32)));
 typedef unsigned v_u32 __attribute__((vector_size(32)));
 typedef v_i32 v_mask; /* all bits of a lane */
-typedef float v_f32_any __attribute__((vector_size(32), aligned(4), may_alias));
-typedef int v_i32_any __attribute__((vector_size(32), aligned(4), may_alias));
+typedef float v_f32_any __attribute__((vector_size(32), aligned(2), may_alias));
+typedef int v_i32_any __attribute__((vector_size(32), aligned(2), may_alias));
 typedef short v_h16 __attribute__((vector_size(16)));
 typedef unsigned short v_u16 __attribute__((vector_size(16)));
 typedef short v_h16_any __attribute__((vector_size(16), aligned(2), may_alias));

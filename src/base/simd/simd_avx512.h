@@ -17,8 +17,8 @@ typedef float v_f32 __attribute__((vector_size(64)));
 typedef int v_i32 __attribute__((vector_size(64)));
 typedef unsigned v_u32 __attribute__((vector_size(64)));
 typedef unsigned short v_mask; /* a bit a lane */
-typedef float v_f32_any __attribute__((vector_size(64), aligned(4), may_alias));
-typedef int v_i32_any __attribute__((vector_size(64), aligned(4), may_alias));
+typedef float v_f32_any __attribute__((vector_size(64), aligned(2), may_alias));
+typedef int v_i32_any __attribute__((vector_size(64), aligned(2), may_alias));
 typedef short v_h16 __attribute__((vector_size(32))); /* the builtins' type of 16-bit lanes */
 typedef unsigned short v_u16 __attribute__((vector_size(32)));
 typedef short v_h32 __attribute__((vector_size(64)));
