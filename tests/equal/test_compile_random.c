@@ -151,8 +151,8 @@ static void random_graphs_are_eager_bit_for_bit(void **state) {
                   (long long)groups, (long long)(calls - (int64_t)graphs), (long long)(calls - captures));
     print_message("%lld calls had steps done by gemm\n", (long long)stepped);
     if (graphs >= 2000) assert_true(stepped > (int64_t)graphs / 200); /* few graphs may hold none */
-    assert_true(calls - captures > (int64_t)graphs / 20); /* else symbols were not tested */
-    assert_true(groups > (int64_t)graphs / 4);            /* else nothing was tested */
+    assert_true(calls - captures > (int64_t)graphs / 20);             /* else symbols were not tested */
+    assert_true(groups > (int64_t)graphs / 4);                        /* else nothing was tested */
     ep_context_destroy(ctx);
 }
 
