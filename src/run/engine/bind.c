@@ -73,18 +73,18 @@ static bool may_attach(const ep_compiled *c) {
            c->options.specialize != EP_SPECIALIZE_STATIC;
 }
 
-/* Lone ops are kernels of eager's, so they need code as epilogues only. */
-static bool needs_code(const ep_compiled *c, const ep_binding *b, size_t group) {
-    const ep_graph *g = b->from->captured.graph;
-    bool is_epilogue = false;
-    for (size_t i = 0; i < g->node_count; i++)
-        is_epilogue |= !g->nodes[i].dead && g->nodes[i].gemm.epilogue == (int32_t)group;
-    return !g->groups[group].lone || (may_attach(c) && is_epilogue);
-}
-
 /* Kernels that the plan without epilogues cannot do without. */
 static bool plan_needs(const ep_binding *b, size_t group) {
     return !b->from->captured.graph->groups[group].lone;
+}
+
+/* Lone ops are kernels of eager's, so they need code as epilogues only. */
+static bool needs_code(const ep_compiled *c, const ep_binding *b, size_t group) {
+    const ep_graph *g = b->from->captured.graph;
+    if (plan_needs(b, group)) return true;
+    for (size_t i = 0; may_attach(c) && i < g->node_count; i++)
+        if (!g->nodes[i].dead && g->nodes[i].gemm.epilogue == (int32_t)group) return true;
+    return false;
 }
 
 /* At least one outer dim everywhere: then sizes that happen to merge and sizes that do not share code. */
@@ -198,15 +198,9 @@ static ep_status set_choice(ep_compiled *c, const ep_tensor *const *inputs, ep_b
     return EP_OK;
 }
 
-/* Rows of x at one distance from each other. */
+/* A product that a backend's tuned call can make. */
 static bool rows_are_even(const ep_graph *g, const ep_node *n) {
-    const ep_value *x = &g->values[n->inputs[0]], *y = &g->values[n->output];
-    int64_t sizes[EP_MAX_DIMS], strides[1][EP_MAX_DIMS];
-    for (int i = 0; i + 1 < x->ndim; i++) {
-        sizes[i] = x->sizes[i];
-        strides[0][i] = x->strides[i];
-    }
-    return x->numel && y->numel && ep_stride_collapse(x->ndim - 1, sizes, 1, strides) <= 1;
+    return g->values[n->inputs[0]].numel && g->values[n->output].numel && ep_graph_even_rows(g, n->inputs[0]);
 }
 
 /* And as many as the nest's. */

@@ -93,6 +93,14 @@ static ep_status run_plan(ep_compiled *c, const ep_binding *b, const ep_tensor *
     return run_this(c, b->plan, inputs, outputs);
 }
 
+/* Who answers, once that is decided. Under `fewest` eager's answer is another one, so eager is never it. */
+static ep_runner runner_of(const ep_compiled *c, const ep_binding *b) {
+    if (c->attach_always) return EP_RUN_ATTACHED;
+    if (c->steps_always) return EP_RUN_STEPPED;
+    bool other = b->choice->kept == EP_RUN_EAGER && c->ctx->rounding != EP_ROUNDING_EAGER;
+    return other ? EP_RUN_COMPILED : b->choice->kept;
+}
+
 static const ep_plan *plan_of(const ep_binding *b, ep_runner who) {
     const ep_plan *other = who == EP_RUN_ATTACHED ? b->attached : who == EP_RUN_STEPPED ? b->stepped : NULL;
     return other ? other : b->plan;
@@ -203,8 +211,8 @@ static ep_status answer(ep_compiled *c, ep_binding *b, const ep_tensor *const *i
     if (b->state != EP_BINDING_READY) return answer_without_code(c, b, inputs, outputs);
     if (b->attach < EP_ATTACH_NONE || b->attach == EP_ATTACH_PENDING) EP_TRY(ep_binding_attach(c, b));
     if (!b->choice->decided) return run_undecided(c, b, inputs, outputs);
-    ep_runner kept = c->attach_always ? EP_RUN_ATTACHED : c->steps_always ? EP_RUN_STEPPED : b->choice->kept;
-    if (kept == EP_RUN_EAGER && c->ctx->rounding == EP_ROUNDING_EAGER) {
+    ep_runner kept = runner_of(c, b);
+    if (kept == EP_RUN_EAGER) {
         b->by_eager = b->attach != EP_ATTACH_PENDING;
         return run_eager(c, inputs, outputs);
     }
@@ -262,7 +270,7 @@ ep_status ep_compiled_call(ep_compiled *c, const ep_tensor *const *inputs, ep_te
     if (b && (b->fast || b->by_eager) && b->choice->decided && !ep_probe_get()) { /* the usual call */
         bool same = true;
         for (int k = 0; same && k < c->input_count; k++) same = ep_fact_holds(&b->facts[k], inputs[k]);
-        bool eager = b->choice->kept == EP_RUN_EAGER && c->ctx->rounding == EP_ROUNDING_EAGER;
+        bool eager = runner_of(c, b) == EP_RUN_EAGER;
         if (same && eager && b->by_eager) return run_eager(c, inputs, outputs);
         if (same && !eager && b->fast) return run_this(c, b->fast, inputs, outputs);
     }
@@ -347,12 +355,12 @@ const char *ep_compiled_choice(const ep_compiled *c) {
 }
 
 ep_answer ep_compiled_answer(const ep_compiled *c) {
-    const ep_choice *k = c && c->last ? c->last->choice : NULL;
-    if (!k || !ep_compiled_settled(c)) return EP_ANSWER_UNDECIDED;
-    if (c->last->state == EP_BINDING_EAGER) return EP_ANSWER_EAGER;
-    if (k->kept == EP_RUN_EAGER && c->ctx->rounding == EP_ROUNDING_EAGER) return EP_ANSWER_EAGER;
-    if (k->kept == EP_RUN_STEPPED && c->last->stepped) return EP_ANSWER_POST_OPS;
-    return k->kept == EP_RUN_ATTACHED && c->last->attached ? EP_ANSWER_EPILOGUE : EP_ANSWER_PLAN;
+    const ep_binding *b = c ? c->last : NULL;
+    if (!b || !b->choice || !ep_compiled_settled(c)) return EP_ANSWER_UNDECIDED;
+    ep_runner who = runner_of(c, b);
+    if (b->state == EP_BINDING_EAGER || who == EP_RUN_EAGER) return EP_ANSWER_EAGER;
+    if (who == EP_RUN_STEPPED && b->stepped) return EP_ANSWER_POST_OPS;
+    return who == EP_RUN_ATTACHED && b->attached ? EP_ANSWER_EPILOGUE : EP_ANSWER_PLAN;
 }
 
 const char *ep_compiled_source(ep_compiled *c, size_t index, const char **name) {

@@ -230,11 +230,7 @@ static bool find_steps(const ep_graph *g, int32_t group, ep_chain *c) {
     if (group < 0 || ep_graph_chain(g, group, c) || g->nodes[c->product].gemm.then != group ||
         g->values[c->output].numel == 0)
         return false;
-    const ep_value *x = &g->values[g->nodes[c->product].inputs[0]];
-    int64_t sizes[EP_MAX_DIMS], strides[1][EP_MAX_DIMS];
-    memcpy(sizes, x->sizes, sizeof sizes);
-    memcpy(strides[0], x->strides, sizeof strides[0]);
-    if (ep_stride_collapse(x->ndim - 1, sizes, 1, strides) > 1) return false; /* a batch of products */
+    if (!ep_graph_even_rows(g, g->nodes[c->product].inputs[0])) return false; /* a batch of products */
     for (int i = 0; i < c->count; i++)
         if (!ep_chain_strides(g, c, i, &row, &col)) return false;
     return true;

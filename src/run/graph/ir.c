@@ -259,6 +259,14 @@ uint64_t ep_graph_hash(const ep_graph *g) {
     return ep_hash64(g->outputs, sizeof(int32_t) * g->output_count, h);
 }
 
+bool ep_graph_even_rows(const ep_graph *g, int32_t v) {
+    const ep_value *x = &g->values[v];
+    int64_t sizes[EP_MAX_DIMS], strides[1][EP_MAX_DIMS];
+    memcpy(sizes, x->sizes, sizeof sizes);
+    memcpy(strides[0], x->strides, sizeof strides[0]);
+    return ep_stride_collapse(x->ndim - 1, sizes, 1, strides) <= 1;
+}
+
 bool ep_graph_columns(const ep_graph *g, int32_t v, const ep_group *p, ep_columns *out) {
     const ep_value *u = &g->values[v], *y = &g->values[ep_graph_root(g, v)];
     int last = p->ndim - 1;

@@ -156,6 +156,8 @@ void ep_graph_replace(ep_graph *g, int32_t from, int32_t to);
 void ep_graph_readers(const ep_graph *g, int32_t *counts);
 /* Live nodes of group `group` in node order; returns how many, at most `max` written. */
 size_t ep_graph_members(const ep_graph *g, int32_t group, int32_t *out, size_t max);
+/* Do the rows of `v` (along its last dim) lie at one distance from each other? */
+bool ep_graph_even_rows(const ep_graph *g, int32_t v);
 /* Is `v`, of the sizes of group `p`, the product that is its root, or the same columns of each of its rows? */
 bool ep_graph_columns(const ep_graph *g, int32_t v, const ep_group *p, ep_columns *out);
 /* Sets dims and strides of view op `op` over value `in`, as eager computes them. */
