@@ -416,7 +416,8 @@ typedef struct product {
 static void run_execution(void *user, int64_t times) {
     product *p = user;
     for (int64_t i = 0; i < times; i++)
-        CHECK(ep_gemm_execute(ep_cpu_of(&ctx->backend)->gemms, p->entry, p->g.a, p->g.b, p->g.bias, p->g.out, NULL));
+        CHECK(ep_gemm_execute(ep_cpu_of(&ctx->backend)->gemms, p->entry, p->g.a, p->g.b, p->g.bias, p->g.out, NULL,
+                              NULL));
 }
 
 static void run_product(void *user, int64_t times) {

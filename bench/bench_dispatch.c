@@ -64,7 +64,7 @@ static void product(void *user, int64_t times) {
 static void execution(void *user, int64_t times) {
     ops *o = user;
     for (int64_t i = 0; i < times; i++)
-        if (ep_gemm_execute(ep_cpu_of(&o->backend)->gemms, o->entry, o->g.a, o->g.b, o->g.bias, o->g.out, NULL) !=
+        if (ep_gemm_execute(ep_cpu_of(&o->backend)->gemms, o->entry, o->g.a, o->g.b, o->g.bias, o->g.out, NULL, NULL) !=
             EP_OK)
             die("execution");
 }

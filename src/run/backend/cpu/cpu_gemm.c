@@ -298,7 +298,7 @@ static ep_status run(scratch *s, const ep_gemm *g, ep_gemm_problem *p, bool wide
         EP_TRY(ep_gemm_find(state->gemms, p, err, &e));
     }
     if (!e) return EP_ERROR_UNSUPPORTED;
-    EP_TRY(ep_gemm_execute_then(state->gemms, e, a, b, p->has_bias ? g->bias : NULL, out, g->then, err));
+    EP_TRY(ep_gemm_execute(state->gemms, e, a, b, p->has_bias ? g->bias : NULL, out, g->then, err));
     *isa = ep_gemm_isa_name(e);
     if (direct) return EP_OK;
     f.sum = out;

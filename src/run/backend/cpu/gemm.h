@@ -19,11 +19,9 @@ typedef struct ep_gemm_entry ep_gemm_entry;
 
 /* gemm_onednn.c. NULL in *out (with EP_OK) where oneDNN has no kernel for the problem. */
 ep_status ep_gemm_find(ep_gemm_cache *c, const ep_gemm_problem *p, ep_error *err, ep_gemm_entry **out);
+/* then: the operands of the problem's steps after the product, in order; NULL where it has none. */
 ep_status ep_gemm_execute(ep_gemm_cache *c, ep_gemm_entry *e, const void *a, const void *b, const void *bias, void *out,
-                          ep_error *err);
-/* Of a problem with steps after the product: their operands in order. */
-ep_status ep_gemm_execute_then(ep_gemm_cache *c, ep_gemm_entry *e, const void *a, const void *b, const void *bias,
-                               void *out, const ep_gemm_then *then, ep_error *err);
+                          const ep_gemm_then *then, ep_error *err);
 const char *ep_gemm_isa_name(const ep_gemm_entry *e); /* "onednn_avx512bf16", a literal */
 
 #endif

@@ -263,12 +263,7 @@ ep_status ep_gemm_find(ep_gemm_cache *c, const ep_gemm_problem *p, ep_error *err
 }
 
 ep_status ep_gemm_execute(ep_gemm_cache *c, ep_gemm_entry *e, const void *a, const void *b, const void *bias, void *out,
-                          ep_error *err) {
-    return ep_gemm_execute_then(c, e, a, b, bias, out, NULL, err);
-}
-
-ep_status ep_gemm_execute_then(ep_gemm_cache *c, ep_gemm_entry *e, const void *a, const void *b, const void *bias,
-                               void *out, const ep_gemm_then *then, ep_error *err) {
+                          const ep_gemm_then *then, ep_error *err) {
     void *data[MOST_ARGS] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, out, (void *)(uintptr_t)bias};
     for (int i = 0; i < e->problem.then_count; i++)
         data[3 + e->problem.has_bias + i] = (void *)(uintptr_t)then[i].other;
