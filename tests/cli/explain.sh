@@ -14,6 +14,9 @@ for t in "$traces"/shared/*.json* "$traces"/shared/article/*.json; do
     for key in file health span_us categories devices kernels ops views regions gemms fusions recompiles findings; do
         grep -q "\"$key\"" "$tmp/json" || fail "$t: no $key in the JSON"
     done
+    # every event is in one category, also those that are folded into their kernels
+    awk '/"events":/ && !want { want = $2 + 0 } /"categories":/ { inside = 1; next } inside && /}/ { exit }
+        inside { sum += $NF } END { exit !want || sum != want }' "$tmp/json" || fail "$t: categories do not add up"
 done
 "$epi" explain "$traces/shared/article/mlp_eager.json" >"$tmp/text"
 sed -n '/^DEVICE TIME/,/^$/p' "$tmp/text" >"$tmp/classes"

@@ -221,6 +221,15 @@ bool ep_trace_sequence(ep_trace *t, uint64_t number, uint64_t forward_thread) {
     return true;
 }
 
+bool ep_trace_fold(ep_trace *t, uint32_t category) {
+    size_t old = t->folded_by_cap;
+    if (!ep_grow(&t->folded_by, &t->folded_by_cap, (size_t)category + 1, sizeof *t->folded_by)) return false;
+    memset(t->folded_by + old, 0, (t->folded_by_cap - old) * sizeof *t->folded_by);
+    t->folded_by[category]++;
+    t->folded++;
+    return true;
+}
+
 static const struct {
     const char *text;
     ep_event_kind kind;
@@ -313,5 +322,6 @@ void ep_trace_destroy(ep_trace *trace) {
     free(trace->devices);
     free(trace->repairs);
     free(trace->sequences);
+    free(trace->folded_by);
     free(trace);
 }

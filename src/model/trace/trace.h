@@ -94,8 +94,10 @@ struct ep_trace {
     int64_t skipped;          /* events that could not be kept */
     int64_t folded;           /* events of the file that have no row of their own and lost nothing: the E of a B/E pair,
                                  and flows from a call to its kernel, which repeat args.correlation (kept with args) */
-    int64_t dropped;          /* ours: events lost to full rings */
-    double own_ns_per_event;  /* ours: the recorder's measured cost, or 0 */
+    int64_t *folded_by;       /* likewise, by their category's string: folded_by_cap of them */
+    size_t folded_by_cap;
+    int64_t dropped;         /* ours: events lost to full rings */
+    double own_ns_per_event; /* ours: the recorder's measured cost, or 0 */
 };
 
 ep_trace *ep_trace_create(void); /* NULL when memory is out */
@@ -116,6 +118,8 @@ static inline uint32_t ep_trace_args(const ep_trace *t, size_t i) {
 bool ep_trace_repair(ep_trace *t, const char *kind, int64_t offset);
 /* Keeps the autograd number of the newest row. False when memory is out. */
 bool ep_trace_sequence(ep_trace *t, uint64_t number, uint64_t forward_thread);
+/* Counts an event of `category` that gets no row. False when memory is out. */
+bool ep_trace_fold(ep_trace *t, uint32_t category);
 /* Drops the rows whose keep[] is 0, in place and in order. */
 void ep_trace_compact(ep_trace *t, const uint8_t *keep);
 /* Appends an empty event (all columns zero, dur -1) and gives its row, or EP_NO_INDEX when memory is out. */

@@ -102,18 +102,17 @@ static void health(const ep_study *s, out *o) {
 /* Events by their category as written; the ones without a category under "(no cat)". */
 static void categories(const ep_study *s, out *o) {
     const ep_trace *t = s->trace;
-    uint32_t names[64];
-    int64_t counts[64];
-    size_t n = 0;
-    for (size_t i = 0; i < t->count; i++) {
-        size_t k = 0;
-        while (k < n && names[k] != t->category[i]) k++;
-        if (k == n && n < 64) names[n] = t->category[i], counts[n++] = 0;
-        if (k < n) counts[k]++;
-    }
+    ep_arena arena = {0};
+    size_t texts = t->strings.count;
+    int64_t *counts = EP_ARENA_ARRAY(&arena, int64_t, texts + 1);
+    for (size_t k = 0; counts && k < texts && k < t->folded_by_cap; k++) counts[k] = t->folded_by[k];
+    for (size_t i = 0; counts && i < t->count; i++) counts[t->category[i]]++;
     begin_object(o, "categories");
-    for (size_t k = 0; k < n; k++) num(o, names[k] ? ep_trace_text(t, names[k]) : "(no cat)", counts[k]);
+    for (size_t k = 0; counts && k < texts; k++)
+        if (counts[k]) num(o, k ? ep_trace_text(t, (uint32_t)k) : "(no cat)", counts[k]);
+    o->failed = o->failed || !counts;
     ep_json_end(o);
+    ep_arena_free(&arena);
 }
 
 static void devices(const ep_study *s, out *o) {

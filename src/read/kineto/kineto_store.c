@@ -151,7 +151,7 @@ static bool open_begin(kineto_reader *r, uint32_t row, uint32_t lane) {
     return true;
 }
 
-static bool close_begin(kineto_reader *r, uint32_t lane) {
+static bool close_begin(kineto_reader *r, uint32_t category, uint32_t lane) {
     if (lane >= r->open_head_cap || !r->open_head[lane]) {
         r->trace->skipped++;
         return ep_trace_repair(r->trace, "unpaired_end", r->raw.offset);
@@ -159,7 +159,7 @@ static bool close_begin(kineto_reader *r, uint32_t lane) {
     uint32_t entry = r->open_head[lane] - 1, row = r->open_row[entry];
     r->open_head[lane] = r->open_next[entry];
     ep_trace *t = r->trace;
-    t->folded++;
+    if (!ep_trace_fold(t, category)) return false;
     t->phase[row] = 'X';
     t->dur[row] = 0;
     if (r->raw.ts < t->ts[row]) return ep_trace_repair(t, "negative_dur", r->raw.offset);
@@ -233,13 +233,11 @@ ep_status kineto_store(kineto_reader *r) {
     uint32_t pid = text_id(r, e->pid);
     if (pid == UINT32_MAX) return no_memory(r);
     if (r->cut.mode != CUT_NONE && !kineto_cut_wants(r, kind, pid)) return EP_OK;
-    if (kind == EP_EVENT_FLOW && t->lean && is_call_flow(e->category)) {
-        t->folded++;
-        return EP_OK;
-    }
+    if (kind == EP_EVENT_FLOW && t->lean && is_call_flow(e->category))
+        return ep_trace_fold(t, category) ? EP_OK : no_memory(r);
     uint32_t lane = lane_of(r, kind, pid);
     if (lane == EP_NO_INDEX) return no_memory(r);
-    if (e->phase == 'E') return close_begin(r, lane) ? EP_OK : no_memory(r);
+    if (e->phase == 'E') return close_begin(r, category, lane) ? EP_OK : no_memory(r);
     return store_row(r, kind, category, lane);
 }
 

@@ -48,6 +48,16 @@ static void check_events(const line *l) {
     equal(l, 1, facts->health.events);
 }
 
+/* Events that have no row of their own count for their category all the same. */
+static void check_category(const line *l) {
+    int64_t seen = 0;
+    for (size_t i = 0; i < trace->count; i++)
+        seen += strcmp(ep_trace_text(trace, trace->category[i]), l->field[2]) == 0;
+    for (uint32_t k = 0; k < trace->folded_by_cap && k < trace->strings.count; k++)
+        seen += strcmp(ep_trace_text(trace, k), l->field[2]) == 0 ? trace->folded_by[k] : 0;
+    equal(l, 1, seen);
+}
+
 static void check_spans(const line *l) {
     equal(l, 1, facts->health.span_events);
 }
@@ -316,6 +326,7 @@ static const struct {
     void (*check)(const line *l);
 } checks[] = {
     {"events", check_events},
+    {"category", check_category},
     {"span_events", check_spans},
     {"negative_dur", check_negative},
     {"span", check_span},
