@@ -156,6 +156,17 @@ typedef struct ep_study {
     const char *setup_op;
 } ep_study;
 
+/* Nothing was launched, nothing ran on a device and none is named: a run on the processor, or a record of it alone. */
+static inline bool ep_study_host_only(const ep_study *s) {
+    const ep_health *h = &s->facts->health;
+    return !h->device_recorded && !h->launches && !h->memory_launches && !s->trace->device_count;
+}
+/* Do the totals lack something? */
+static inline bool ep_study_partial(const ep_study *s) {
+    const ep_health *h = &s->facts->health;
+    return !h->complete || h->launches_without_kernel || h->kernels_without_launch ||
+           (!h->device_recorded && !ep_study_host_only(s));
+}
 static inline uint32_t ep_work_launch(const ep_study *s, const ep_device_work *w) {
     return s->facts->links->launch[w->event];
 }

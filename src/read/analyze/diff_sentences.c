@@ -46,6 +46,10 @@ static void op_list(const ep_diff_side *s, const uint32_t *list, size_t n, char 
 }
 
 static void headline(ep_diff_result *d, const ep_diff_region *r) {
+    if (!d->a->facts->health.device_recorded && !d->b->facts->health.device_recorded) {
+        say(d, "%s: host %s -> %s.", r->name, NS(r->a.host_ns), NS(r->b.host_ns));
+        return;
+    }
     double change = r->a.device_ns ? 100.0 * (double)(r->b.device_ns - r->a.device_ns) / (double)r->a.device_ns : NAN;
     say(d, "%s: %lld -> %lld kernels; device %s -> %s (%s%s %%); host %s -> %s.", r->name, (long long)r->a.kernels,
         (long long)r->b.kernels, NS(r->a.device_ns), NS(r->b.device_ns), change >= 0 ? "+" : "",
@@ -287,10 +291,10 @@ bool ep_diff_sentences(ep_diff_result *d) {
     const ep_diff_region *r = &d->regions[d->main];
     totals t = sum_up(r);
     if (!d->a->facts->health.device_recorded || !d->b->facts->health.device_recorded)
-        say(d, "%s has no device events: only the host can be compared.",
-            d->a->facts->health.device_recorded   ? "B"
-            : d->b->facts->health.device_recorded ? "A"
-                                                  : "Neither trace");
+        say(d, "%s device events: only the host can be compared.",
+            d->a->facts->health.device_recorded   ? "B has no"
+            : d->b->facts->health.device_recorded ? "A has no"
+                                                  : "Neither trace has");
     headline(d, r);
     say_pairs(d, r);
     say_same(d, r, &t);

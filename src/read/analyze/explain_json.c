@@ -94,7 +94,7 @@ static void health(const ep_study *s, out *o) {
     num(o, "overlaps_on_stream", h->overlaps_on_stream);
     num(o, "mended_nesting", h->mended_nesting);
     us(o, "clock_skew_us", h->clock_skew_ns);
-    flag(o, "partial", !h->complete || h->launches_without_kernel || h->kernels_without_launch || !h->device_recorded);
+    flag(o, "partial", ep_study_partial(s));
     health_notes(s, o);
     ep_json_end(o);
 }

@@ -62,12 +62,14 @@ static void head(const ep_study *s, page *p) {
 
 static void health(const ep_study *s, page *p) {
     const ep_health *h = &s->facts->health;
-    bool partial = !h->complete || h->launches_without_kernel || h->kernels_without_launch || !h->device_recorded;
     char line[400];
     title(p, "HEALTH");
-    snprintf(line, sizeof line, "%s: %s events, %s spans; %s launches, %s kernels%s", partial ? "PARTIAL" : "complete",
-             COUNT(h->events), COUNT(h->span_events), COUNT(h->launches), COUNT(h->kernels),
-             h->device_recorded ? "" : "; the device side was not recorded");
+    snprintf(line, sizeof line, "%s: %s events, %s spans; %s launches, %s kernels%s",
+             ep_study_partial(s) ? "PARTIAL" : "complete", COUNT(h->events), COUNT(h->span_events), COUNT(h->launches),
+             COUNT(h->kernels),
+             h->device_recorded      ? ""
+             : ep_study_host_only(s) ? "; the host alone"
+                                     : "; the device side was not recorded");
     paragraph(p, "  ", 2, line);
     if (h->launches_without_kernel || h->kernels_without_launch) {
         snprintf(line, sizeof line, "%s launches without a kernel, %s kernels without a launch",
@@ -450,16 +452,23 @@ static void compiled(const ep_study *s, page *p) {
     title(p, "COMPILED");
     for (size_t i = 0; i < s->compile_count && i < ROWS; i++) {
         const ep_compile_row *r = &s->compiles[i];
-        char line[300];
-        snprintf(line, sizeof line, "%s: %s calls, %s entries; a call %s on the host, look-up %s, prologue %s", r->name,
-                 COUNT(r->calls), COUNT(r->entries), US(r->call_us), US(r->lookup_us), US(r->prologue_us));
-        paragraph(p, "  ", 4, line);
+        ep_text line = {0};
+        ep_text_printf(&line, "%s: %s call%s, %s entr%s", r->name, COUNT(r->calls), r->calls == 1 ? "" : "s",
+                       COUNT(r->entries), r->entries == 1 ? "y" : "ies");
+        if (isfinite(r->call_us)) ep_text_printf(&line, "; a call %s on the host", US(r->call_us));
+        if (isfinite(r->lookup_us)) ep_text_printf(&line, ", look-up %s", US(r->lookup_us));
+        if (isfinite(r->prologue_us)) ep_text_printf(&line, ", prologue %s", US(r->prologue_us));
+        paragraph(p, "  ", 4, ep_text_str(&line));
+        p->out->failed = p->out->failed || line.failed;
+        ep_text_free(&line);
     }
     for (size_t i = 0; i < s->recompile_count && i < ROWS; i++) {
         const ep_recompile_row *r = &s->recompiles[i];
         char line[700];
-        snprintf(line, sizeof line, "recompile at %s (%s): %s%s%s", NS(r->ts_ns - s->facts->span_start_ns), r->kind,
-                 r->name, r->detail ? ": " : "", r->detail ? r->detail : "");
+        bool compiles = strcmp(r->kind, "compile") == 0;
+        snprintf(line, sizeof line, "recompile at %s (%s%s%s): %s%s%s", NS(r->ts_ns - s->facts->span_start_ns), r->kind,
+                 compiles ? ", " : "", compiles ? NS(r->dur_ns) : "", r->name, r->detail ? ": " : "",
+                 r->detail ? r->detail : "");
         paragraph(p, "  ", 4, line);
     }
     more(p, s->recompile_count < ROWS ? s->recompile_count : ROWS, s->recompile_count);

@@ -53,6 +53,20 @@ static void health_findings(ep_study *s) {
                             "the device, which ops launch nothing and what could fuse can't be told from "
                             "this trace.",
                             COUNT(h->launches)));
+    if (!h->device_recorded && h->launches == 0) {
+        const ep_op_fact *o = s->facts->op_count ? &s->facts->ops[0] : NULL;
+        int64_t all = 0;
+        for (size_t i = 0; i < s->facts->op_count; i++) all += s->facts->ops[i].self_ns;
+        ep_study_finding(
+            s, "host_only", FIRST,
+            ep_study_printf(s, "No device events and no launches: this ran on the host, or the host alone was "
+                               "recorded. The times below are the host's; kernels and fusion are not known."));
+        if (o && all > 0)
+            ep_study_finding(s, "host_time", FIRST * 0.1,
+                             ep_study_printf(s, "%s takes %s of the ops' time on the host: %s in %s call%s.", o->name,
+                                             SHARE((double)o->self_ns / (double)all), US((double)o->self_ns * 1e-3),
+                                             COUNT(o->count), o->count == 1 ? "" : "s"));
+    }
     if (h->device_recorded && (h->launches_without_kernel || h->kernels_without_launch))
         ep_study_finding(
             s, "partial", FIRST * 0.9,
@@ -305,20 +319,26 @@ static void memset_findings(ep_study *s) {
 static void compile_findings(ep_study *s) {
     if (s->recompile_count) {
         const ep_recompile_row *r = &s->recompiles[0];
+        int64_t ns = 0;
+        for (size_t i = 0; i < s->recompile_count; i++)
+            if (strcmp(s->recompiles[i].kind, "compile") == 0) ns += s->recompiles[i].dur_ns;
         ep_study_finding(s, "recompile", FIRST * 0.2,
-                         ep_study_printf(s, "%s recompile%s while the trace runs; the first: %s%s%s.",
-                                         COUNT((int64_t)s->recompile_count), s->recompile_count > 1 ? "s" : "", r->name,
+                         ep_study_printf(s, "%s recompile%s while the trace runs%s%s; the first: %s%s%s.",
+                                         COUNT((int64_t)s->recompile_count), s->recompile_count > 1 ? "s" : "",
+                                         ns ? ", in the compiler for " : "", ns ? US((double)ns * 1e-3) : "", r->name,
                                          r->detail ? ": " : "", r->detail ? r->detail : ""));
     }
     if (!s->compile_count || !isfinite(s->compiles[0].call_us)) return;
     const ep_compile_row *c = &s->compiles[0];
+    bool lookup = isfinite(c->lookup_us), prologue = isfinite(c->prologue_us);
     ep_study_finding(
         s, "compile_cost", 0.4,
-        ep_study_printf(s,
-                        "A call of compiled code costs the host %s (median): cache look-up %s, prologue %s. "
-                        "%s: calls %s, entries %s.",
-                        US(c->call_us), US(c->lookup_us), US(c->prologue_us), c->name, COUNT(c->calls),
-                        COUNT(c->entries)));
+        ep_study_printf(s, "A call of compiled code costs the host %s (median)%s%s%s%s. %s: calls %s, entries %s.",
+                        US(c->call_us), lookup ? ": cache look-up " : "", lookup ? US(c->lookup_us) : "",
+                        !prologue ? ""
+                        : lookup  ? ", prologue "
+                                  : ": prologue ",
+                        prologue ? US(c->prologue_us) : "", c->name, COUNT(c->calls), COUNT(c->entries)));
 }
 
 /* One launch that runs many kernels: their ops can't be told apart, their order can. */

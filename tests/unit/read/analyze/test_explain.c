@@ -67,6 +67,8 @@ static void test_pictures(void **state) {
                                         "explain/copies_feed_gated",
                                         "explain/epilogue_own_kernel",
                                         "explain/recompiles",
+                                        "explain/compile_spans",
+                                        "explain/compile_spans_old",
                                         "explain/bias_not_fused",
                                         "explain/chain",
                                         "explain/residual",
@@ -121,6 +123,21 @@ static void test_article_compiled_and_liger(void **state) {
     ep_report_destroy(r);
     r = explain(EP_TEST_DIR "/trace/shared/article/mlp_liger.json");
     must_hold(ep_report_text(r), liger, 2);
+    ep_report_destroy(r);
+}
+
+/* A run on the processor lacks nothing: its host times are told, and that they are the host's. */
+static void test_host_alone(void **state) {
+    (void)state;
+    ep_report *r = explain(EP_TEST_DIR "/trace/shared/resnet18-cpu-windows.json");
+    static const char *const lines[] = {
+        "complete: 970 events, 467 spans; 0 launches, 0 kernels; the host alone",
+        "1. No device events and no launches: this ran on the host",
+        "aten::mkldnn_convolution takes 77.3 % of the ops' time on the host: 109.7 ms in 20 calls."};
+    must_hold(ep_report_text(r), lines, 3);
+    assert_null(strstr(ep_report_text(r), "LAUNCH NOTHING"));
+    assert_non_null(strstr(ep_report_json(r), "\"partial\": false"));
+    assert_non_null(strstr(ep_report_json(r), "\"views\": []"));
     ep_report_destroy(r);
 }
 
@@ -210,6 +227,7 @@ int main(void) {
         cmocka_unit_test(test_pictures),
         cmocka_unit_test(test_article_eager),
         cmocka_unit_test(test_article_compiled_and_liger),
+        cmocka_unit_test(test_host_alone),
         cmocka_unit_test(test_no_device_events),
         cmocka_unit_test(test_no_shapes),
         cmocka_unit_test(test_lines_fit),
