@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int epi_bad(const char *fmt, ...) {
@@ -18,9 +19,19 @@ int epi_bad(const char *fmt, ...) {
     return EPI_BAD;
 }
 
+int epi_keep(const char *option, const char *output, const char *const *inputs, int count) {
+    struct stat out, in;
+    if (!output || stat(output, &out) != 0 || !S_ISREG(out.st_mode)) return -1;
+    for (int i = 0; i < count; i++)
+        if (inputs[i] && stat(inputs[i], &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+            return epi_bad("%s %s would overwrite what is read", option, output);
+    return -1;
+}
+
 int epi_fail(const char *what, const ep_error *err) {
     if (err->line > 0) return epi_bad("%s:%d:%d: %s", what, err->line, err->column, err->message);
     if (err->position >= 0) return epi_bad("%s: at byte %lld: %s", what, (long long)err->position, err->message);
+    if (*what && strstr(err->message, what)) return epi_bad("%s", err->message); /* it names the file already */
     return epi_bad("%s: %s", what, err->message);
 }
 

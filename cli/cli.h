@@ -29,6 +29,8 @@ int epi_parse(int argc, char **argv, const char *usage, const epi_option *option
               int *count);
 /* Prints "epi: <sentence>" with file and position where known, on stderr, and gives EPI_BAD. */
 int epi_fail(const char *what, const ep_error *err);
+/* Is the file that is to be written one of the `count` that are read? Then says so and gives EPI_BAD, else -1. */
+int epi_keep(const char *option, const char *output, const char *const *inputs, int count);
 int epi_bad(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The terminal's width (80 when piped), and whether colour is wanted (never when piped or with NO_COLOR). */
 int epi_width(void);

@@ -1,5 +1,6 @@
 /* epi check: a guess file against one trace or two. */
 #include "cli.h"
+#include "read_options.h"
 
 #include <errno.h>
 #include <string.h>
@@ -62,13 +63,17 @@ int cmd_check(int argc, char **argv) {
     if (code >= 0) return code;
     if (count < 2) return epi_bad("check wants a guess file and a trace; epi check --help says more");
     if (o.json && o.github) return epi_bad("--json and --github both write to the standard output; take one");
+    code = epi_keep("--report", o.report, paths, count);
+    if (code < 0) code = epi_keep("--junit", o.junit, paths, count);
+    if (code >= 0) return code;
     ep_error err = {.position = -1};
+    const read_choice whole = {.step = NO_STEP};
     ep_guess *guess = NULL;
     ep_trace *traces[2] = {NULL, NULL};
     ep_verdicts *verdicts = NULL;
     if (ep_guess_read(paths[0], &err, &guess) != EP_OK) return epi_fail(paths[0], &err);
     for (int i = 0; i + 1 < count && code < 0; i++)
-        if (ep_trace_read(paths[i + 1], NULL, &err, &traces[i]) != EP_OK) code = epi_fail(paths[i + 1], &err);
+        if (read_trace(paths[i + 1], &whole, &err, &traces[i]) != EP_OK) code = epi_fail(paths[i + 1], &err);
     if (code < 0 && ep_guess_check(guess, traces[0], traces[1], &err, &verdicts) != EP_OK)
         code = epi_fail(paths[0], &err);
     if (code < 0 && o.report) code = report(traces, paths + 1, count - 1, verdicts, o.report);

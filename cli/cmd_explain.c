@@ -13,10 +13,9 @@ static const char usage[] =
     "what that is worth, what bounds each region, what compiled code costs. TRACE is a .json or\n"
     ".json.gz of torch.profiler or of epi; several traces are ranks of one run.";
 
-static int show(const ep_report *report, bool json) {
+static void show(const ep_report *report, bool json) {
     fputs(json ? ep_report_json(report) : ep_report_text(report), stdout);
     if (json) fputc('\n', stdout);
-    return fflush(stdout) || ferror(stdout) ? epi_bad("the output could not be written") : EPI_DONE;
 }
 
 static int explain(const char *const *paths, int count, const read_choice *choice, const char *page, bool json) {
@@ -33,7 +32,7 @@ static int explain(const char *const *paths, int count, const read_choice *choic
     if (code == EPI_DONE && page &&
         ep_report_html((const ep_trace *const *)traces, paths, (size_t)count, NULL, &options, page, &err) != EP_OK)
         code = epi_fail(page, &err);
-    if (code == EPI_DONE) code = show(report, json);
+    if (code == EPI_DONE) show(report, json);
     ep_report_destroy(report);
     for (int i = 0; i < count; i++) ep_trace_destroy(traces[i]);
     return code;
@@ -44,7 +43,7 @@ int cmd_explain(int argc, char **argv) {
     int count = 0;
     bool json = false;
     const char *page = NULL;
-    read_choice choice = {.step = -1};
+    read_choice choice = {.step = NO_STEP};
     const epi_option options[] = {
         {"--region", OPT_TEXT, &choice.region, "NAME", "only regions of this name (with * and ?)"},
         {"--step", OPT_INT, &choice.step, "N", "only ProfilerStep#N"},
@@ -58,5 +57,6 @@ int cmd_explain(int argc, char **argv) {
     if (code >= 0) return code;
     if (count == 0) return epi_bad("explain wants a trace; 'epi explain --help' says more");
     code = check_choice(&choice);
+    if (code < 0) code = epi_keep("--report", page, paths, count);
     return code >= 0 ? code : explain(paths, count, &choice, page, json);
 }

@@ -1,5 +1,6 @@
 /* epi guess: the predicted claims of a block that has not run, or those that a trace satisfies, as a file to edit. */
 #include "cli.h"
+#include "read_options.h"
 
 #include <errno.h>
 #include <string.h>
@@ -80,7 +81,7 @@ static int guess_block(int block, const options *o, ep_guess **out) {
 static int guess_trace(const char *path, ep_guess **out) {
     ep_error err = {.position = -1};
     ep_trace *trace;
-    if (ep_trace_read(path, NULL, &err, &trace) != EP_OK) return epi_fail(path, &err);
+    if (read_trace(path, &(read_choice){.step = NO_STEP}, &err, &trace) != EP_OK) return epi_fail(path, &err);
     ep_status status = ep_guess_from_trace(trace, &err, out);
     ep_trace_destroy(trace);
     return status == EP_OK ? -1 : epi_fail(path, &err);
@@ -121,6 +122,8 @@ int cmd_guess(int argc, char **argv) {
     if (code >= 0) return code;
     if (count < 1) return epi_bad("guess wants a block (linear, mlp, geglu, swiglu, reglu) or a trace file");
     int block = find_block(what);
+    if (block < 0) code = epi_keep("--output", o.output, &what, 1);
+    if (code >= 0) return code;
     ep_guess *guess = NULL;
     code = block >= 0 ? guess_block(block, &o, &guess) : guess_trace(what, &guess);
     if (code < 0) code = write_guess(guess, o.output);

@@ -12,7 +12,7 @@ int cmd_list(int argc, char **argv) {
     int64_t level = 0;
     bool kernels = false, json = false;
     const char *region = NULL, *write = NULL;
-    read_choice choice = {.step = -1};
+    read_choice choice = {.step = NO_STEP};
     const epi_option rows[] = {
         {"--level", OPT_INT, &level, "N", "how deep: 0 (outermost, the default), 1, 2..."},
         {"--kernels", OPT_FLAG, &kernels, NULL, "also the device work each op launched"},
@@ -36,6 +36,7 @@ int cmd_list(int argc, char **argv) {
     choice.region = write ? region : NULL; /* a list shows the ops in it, a cut what else belongs to it, too */
     if (choice.window && (region || choice.step >= 0)) return epi_bad("a cut is by --window, --step or --region: one");
     code = check_choice(&choice);
+    if (code < 0) code = epi_keep("--write", write, path, 1);
     if (code >= 0) return code;
     if (read_trace(path[0], &choice, &err, &trace) != EP_OK) return epi_fail(path[0], &err);
     const ep_list_options list = {.level = (int)level, .kernels = kernels, .region = region, .width = epi_width()};
@@ -53,6 +54,5 @@ int cmd_list(int argc, char **argv) {
         fputs(ep_report_text(report), stdout);
     ep_report_destroy(report);
     ep_trace_destroy(trace);
-    if (code == EPI_DONE && (fflush(stdout) || ferror(stdout))) return epi_bad("the output could not be written");
     return code;
 }

@@ -1,5 +1,7 @@
 /* Finds the subcommand's row and calls it. */
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -23,12 +25,19 @@ static int usage(FILE *to, int code) {
     for (const epi_command *c = commands; c->name; c++) fprintf(to, "  %-8s %s\n", c->name, c->sentence);
     fprintf(
         to,
-        "\nExit codes: 0 done; 1 a claim is broken or a difference was found that was\nasked to fail; 2 bad usage or "
-        "bad input.\n");
+        "\nExit codes: 0 done; 1 a claim is broken or a difference was found that was\nasked to fail; 2 bad usage, bad "
+        "input, or output that could not be written.\n");
     return code;
 }
 
-int main(int argc, char **argv) {
+/* A file that the tool opens must not become its closed standard output. What stands in for it can't be written, so that
+ * the loss is told. */
+static void hold_streams(void) {
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR) < 0) return;
+}
+
+static int command(int argc, char **argv) {
     if (argc < 2) return usage(stderr, EPI_BAD);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
         return usage(stdout, EPI_DONE);
@@ -42,4 +51,12 @@ int main(int argc, char **argv) {
         return c->run(argc - 1, argv + 1);
     }
     return epi_bad("there is no command '%s'; epi --help lists them", argv[1]);
+}
+
+int main(int argc, char **argv) {
+    hold_streams();
+    int code = command(argc, argv);
+    bool lost = fflush(stdout) != 0;
+    if ((lost || ferror(stdout)) && code != EPI_BAD) return epi_bad("the output could not be written");
+    return code;
 }

@@ -4,9 +4,11 @@
 
 #include "cli.h"
 
+#define NO_STEP INT64_MIN
+
 typedef struct read_choice {
     const char *region, *window, *machine; /* or NULL */
-    int64_t step;                          /* -1: all */
+    int64_t step;                          /* NO_STEP: all */
     int64_t from_ns, to_ns;                /* of the window, set by check_choice */
     bool keep_args;                        /* the trace will be written again */
 } read_choice;

@@ -63,6 +63,8 @@ grep -q 'HTML page' "$out/stderr" || fail "what a page is"
 run 2 "$epi" list "$traces/small/steps.json" --step 9
 grep -q "no region is named 'ProfilerStep#9'; there are ProfilerStep#0" "$out/stderr" || fail "which steps there are"
 run 2 "$epi" list "$traces/small/steps.json" --level -1
+run 2 "$epi" list "$traces/small/steps.json" --step -1
+run 2 "$epi" list "$traces/small/steps.json" --region nosuch
 # A cut as a trace of its own: the same ops again.
 run 0 "$epi" list "$traces/shared/article/mlp_eager.json" --step 3 --write "$out/cut.json.gz"
 run 0 "$epi" list "$out/cut.json.gz" --json --kernels

@@ -164,7 +164,7 @@ static inline bool ep_study_host_only(const ep_study *s) {
 /* Do the totals lack something? */
 static inline bool ep_study_partial(const ep_study *s) {
     const ep_health *h = &s->facts->health;
-    return !h->complete || h->launches_without_kernel || h->kernels_without_launch ||
+    return !h->complete || h->skipped || h->launches_without_kernel || h->kernels_without_launch ||
            (!h->device_recorded && !ep_study_host_only(s));
 }
 static inline uint32_t ep_work_launch(const ep_study *s, const ep_device_work *w) {

@@ -49,6 +49,12 @@ static void find_depths(lister *l) {
     }
 }
 
+static bool has_region(const lister *l) {
+    for (size_t r = 0; r < l->f->region_count; r++)
+        if (ep_glob(l->o->region, l->f->regions[r].name)) return true;
+    return false;
+}
+
 static bool in_region(const lister *l, uint32_t row) {
     if (!l->o->region) return true;
     const ep_trace *t = l->t;
@@ -232,6 +238,10 @@ ep_status ep_list(const ep_trace *trace, const ep_list_options *options, ep_erro
     lister l = {.t = trace, .o = options ? options : &plain};
     if (l.o->level < 0) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "a level is 0 or more, not %d", l.o->level);
     EP_TRY(ep_facts_create(trace, err, &l.f));
+    if (l.o->region && !has_region(&l)) {
+        ep_facts_destroy(l.f);
+        return ep_fail(err, EP_ERROR_NOT_FOUND, "no region is named '%s'", l.o->region);
+    }
     l.place = calloc(trace->count + 1, sizeof *l.place);
     l.up = calloc(trace->count + 1, sizeof *l.up);
     l.depth = calloc(trace->count + 1, sizeof *l.depth);

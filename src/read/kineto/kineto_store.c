@@ -213,6 +213,10 @@ ep_status kineto_store(kineto_reader *r) {
     ep_trace *t = r->trace;
     r->events++;
     bool looking = r->cut.looking;
+    uint32_t category = text_id(r, e->category);
+    if (category == UINT32_MAX) return no_memory(r);
+    ep_event_kind kind = kind_of(r, category, e->phase);
+    if (kind < EP_EVENT_OTHER_SPAN) r->saw_kineto = true;
     if (impossible(e)) {
         if (looking) return EP_OK;
         t->skipped++;
@@ -222,10 +226,6 @@ ep_status kineto_store(kineto_reader *r) {
         if (!looking && !ep_trace_repair(t, "negative_dur", e->offset)) return no_memory(r);
         e->dur = 0;
     }
-    uint32_t category = text_id(r, e->category);
-    if (category == UINT32_MAX) return no_memory(r);
-    ep_event_kind kind = kind_of(r, category, e->phase);
-    if (kind < EP_EVENT_OTHER_SPAN) r->saw_kineto = true;
     if (looking) {
         kineto_cut_look(r, kind);
         return EP_OK;
