@@ -50,8 +50,9 @@ typedef struct ep_compile_stats {
     int64_t calls, entries, recompiles, eager_calls; /* eager_calls: answered by eager while an entry compiled */
     int64_t captures; /* how often the function ran under capture; a new size alone is no reason */
     int64_t kernels_generated, kernels_from_disk, build_failures;
-    int64_t packed_bytes;    /* weights packed for products with an epilogue */
-    int64_t builds_not_kept; /* that the disk cache could not take */
+    int64_t packed_bytes;       /* weights packed for products with an epilogue */
+    int64_t packed_freed_bytes; /* that were packed and are freed, as another way was faster */
+    int64_t builds_not_kept;    /* that the disk cache could not take */
     /* Why ("full disk"), or why there is no disk cache; "" if all is well. Lives as the compiled function does. */
     const char *cache_trouble;
     double cold_us;   /* first call to the moment its entry was ready */

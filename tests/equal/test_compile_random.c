@@ -135,7 +135,7 @@ static void random_graphs_are_eager_bit_for_bit(void **state) {
                 fail_msg("graph %llu, sizes %d: %s (EP_SEED=%llu)", (unsigned long long)n, size, why,
                          (unsigned long long)seed);
             }
-            stepped += c->last && c->last->stepped;
+            stepped += c->last && c->last->plans[EP_RUN_STEPPED];
             drop(in, MOST_GIVEN);
             other_size(&r, &s);
             make_inputs(&r, &s, in);

@@ -173,7 +173,7 @@ static bool one_graph(ep_context *ctx, rng *r, uint64_t number, bool interpret) 
         const ep_tensor *const *inputs = (const ep_tensor *const *)in;
         OK(run(ctx, &g, inputs, 3, a, g.outs));
         if (ep_compiled_call(c, inputs, b) != EP_OK) fail_msg("%s", ep_context_error(ctx)->message);
-        attached |= c->last->attached != NULL;
+        attached |= c->last->plans[EP_RUN_ATTACHED] != NULL;
         for (int t = 0; t < g.outs; t++) {
             same_bits(b[t], a[t], number);
             ep_tensor_destroy(a[t]);

@@ -51,7 +51,7 @@ static ep_status capture(ep_compiled *c, const ep_tensor *const *inputs, bool sy
 }
 
 /* Writes this binding's sizes into the template's graph, and places values by them. */
-static ep_status set_sizes(ep_compiled *c, ep_binding *b) {
+ep_status ep_binding_set_sizes(ep_compiled *c, ep_binding *b) {
     ep_graph *g = b->from->captured.graph;
     if (g->symbol_count == 0) return EP_OK;
     for (size_t i = 0; i < g->symbol_count; i++) g->symbols[i].value = b->symbols[i];
@@ -64,13 +64,7 @@ static ep_status make_graph(ep_compiled *c, const ep_tensor *const *inputs, ep_b
     b->from = ep_memo_template(&c->memo, c->input_count, b->facts, &b->symbols);
     if (!b->from) return capture(c, inputs, c->options.specialize != EP_SPECIALIZE_STATIC, b);
     b->from->bindings++;
-    return set_sizes(c, b);
-}
-
-/* May pointwise kernels run on tiles of packed products here? */
-static bool may_attach(const ep_compiled *c) {
-    return c->options.weights_stay && c->ctx->ops.tuned_hooks && c->ctx->ops.module_call &&
-           c->options.specialize != EP_SPECIALIZE_STATIC;
+    return ep_binding_set_sizes(c, b);
 }
 
 /* Kernels that the plan without epilogues cannot do without. */
@@ -82,7 +76,7 @@ static bool plan_needs(const ep_binding *b, size_t group) {
 static bool needs_code(const ep_compiled *c, const ep_binding *b, size_t group) {
     const ep_graph *g = b->from->captured.graph;
     if (plan_needs(b, group)) return true;
-    for (size_t i = 0; may_attach(c) && i < g->node_count; i++)
+    for (size_t i = 0; ep_ways_may_pack(c) && i < g->node_count; i++)
         if (!g->nodes[i].dead && g->nodes[i].gemm.epilogue == (int32_t)group) return true;
     return false;
 }
@@ -190,140 +184,12 @@ static ep_status set_choice(ep_compiled *c, const ep_tensor *const *inputs, ep_b
     if (!b->choice) return no_memory(c);
     bool generates = false;
     for (size_t i = 0; i < b->kernel_count; i++) generates |= plan_needs(b, i);
+    b->choice->no_eager = c->ctx->rounding != EP_ROUNDING_EAGER;
     if (b->choice->decided) return EP_OK;
     if (c->no_choice)
         ep_choice_settle(b->choice, "compiled kept: not measured");
     else if (!generates)
         ep_choice_settle(b->choice, "compiled kept: its kernels are eager's own, launched with less work between them");
-    return EP_OK;
-}
-
-/* A product that a backend's tuned call can make. */
-static bool rows_are_even(const ep_graph *g, const ep_node *n) {
-    return g->values[n->inputs[0]].numel && g->values[n->output].numel && ep_graph_even_rows(g, n->inputs[0]);
-}
-
-/* And as many as the nest's. */
-static bool rows_fit(const ep_graph *g, const ep_node *n, const ep_group *p, const ep_loop *l) {
-    const ep_value *y = &g->values[n->output];
-    return rows_are_even(g, n) && ep_hooked_fits(l, y->numel / y->sizes[y->ndim - 1], p->sizes[p->ndim - 1]);
-}
-
-/* The products that pass `epilogue` marked for group `group`, if their numbers of now allow it. */
-static bool find_attach(const ep_binding *b, int32_t group, ep_attach *a) {
-    const ep_graph *g = b->from->captured.graph;
-    const ep_group *p = &g->groups[group];
-    *a = (ep_attach){.group = group};
-    for (size_t i = 0; i < g->node_count; i++)
-        for (int k = 0; g->nodes[i].group == group && !g->nodes[i].dead && k < g->nodes[i].input_count; k++) {
-            int32_t v = g->nodes[i].inputs[k], at = g->values[ep_graph_root(g, v)].node;
-            ep_attach_part part = {.node = at};
-            if (at < 0 || g->nodes[at].gemm.epilogue != group) continue;
-            if (!ep_graph_columns(g, v, p, &part.columns) || !rows_fit(g, &g->nodes[at], p, &b->loops[group].loop))
-                return false;
-            bool known = false;
-            for (int s = 0; s < a->count; s++)
-                known |= a->parts[s].node == at && !memcmp(&a->parts[s].columns, &part.columns, sizeof part.columns);
-            if (known) continue;
-            if (a->count == EP_TUNED_PRODUCTS) return false;
-            a->parts[a->count++] = part;
-        }
-    return a->count > 0;
-}
-
-/* Beside epilogues the other products are made of packed weights too, where the backend measures that as faster. */
-static bool find_packed(const ep_binding *b, int32_t node, ep_attach *a) {
-    const ep_graph *g = b->from->captured.graph;
-    const ep_node *n = &g->nodes[node];
-    if (n->dead || n->kind != EP_NODE_GEMM || n->op != EP_OP_LINEAR || !rows_are_even(g, n) ||
-        g->values[ep_graph_root(g, n->inputs[1])].kind != EP_VALUE_CONST)
-        return false;
-    for (int i = 0; i < b->attach_count; i++)
-        for (int k = 0; k < b->attaches[i].count; k++)
-            if (b->attaches[i].parts[k].node == node) return false;
-    *a = (ep_attach){.group = -1, .count = 1, .parts = {{.node = node, .columns = {0, 1}}}};
-    return true;
-}
-
-/* The part's rows of the weight as the graph reads it: the constant, or a view of it. */
-static ep_status weight_of(ep_compiled *c, const ep_binding *b, const ep_attach *a, int part, ep_tensor **out) {
-    const ep_graph *g = b->from->captured.graph;
-    int32_t weight = g->nodes[a->parts[part].node].inputs[1];
-    const ep_value *w = &g->values[weight], *root = &g->values[ep_graph_root(g, weight)];
-    const ep_columns *columns = &a->parts[part].columns;
-    int64_t start = (w->base >= 0 ? w->offset : 0) + columns->start * w->strides[0];
-    ep_tensor *t;
-    EP_TRY(ep_tensor_begin_view(b->from->captured.consts[root->index], start, &c->ctx->err, &t));
-    t->ndim = w->ndim;
-    memcpy(t->sizes, w->sizes, sizeof t->sizes);
-    memcpy(t->strides, w->strides, sizeof t->strides);
-    if (a->group >= 0) t->sizes[0] = g->groups[a->group].sizes[g->groups[a->group].ndim - 1];
-    t->strides[0] *= columns->step;
-    ep_tensor_finish_view(t);
-    *out = t;
-    return EP_OK;
-}
-
-/* For the attach at the list's end, which it becomes part of. */
-static ep_status ask_for_packs(ep_compiled *c, ep_binding *b) {
-    const ep_attach *a = &b->attaches[b->attach_count];
-    for (int k = 0; k < a->count; k++) {
-        ep_tensor *w;
-        EP_TRY(weight_of(c, b, a, k, &w));
-        ep_pack *p = ep_pack_find(&c->packs, c->ctx, &c->kernels, w, c->attach_always);
-        ep_tensor_destroy(w);
-        if (!p) return no_memory(c);
-        b->packs[b->attach_count * EP_TUNED_PRODUCTS + k] = p;
-    }
-    b->attach_count++;
-    return EP_OK;
-}
-
-static ep_status begin_attach(ep_compiled *c, ep_binding *b) {
-    b->attach = EP_ATTACH_NONE;
-    if (!may_attach(c) || !b->kernel_count) return EP_OK;
-    const ep_graph *g = b->from->captured.graph;
-    size_t most = b->kernel_count + g->node_count;
-    b->attaches = calloc(most, sizeof *b->attaches);
-    b->packs = calloc(most * EP_TUNED_PRODUCTS, sizeof *b->packs);
-    if (!b->attaches || !b->packs) return no_memory(c);
-    EP_TRY(set_sizes(c, b));
-    for (size_t i = 0; i < b->kernel_count; i++)
-        if (find_attach(b, (int32_t)i, &b->attaches[b->attach_count])) EP_TRY(ask_for_packs(c, b));
-    if (!b->attach_count) return EP_OK;
-    for (size_t i = 0; i < g->node_count; i++)
-        if (find_packed(b, (int32_t)i, &b->attaches[b->attach_count])) EP_TRY(ask_for_packs(c, b));
-    b->attach = EP_ATTACH_PENDING;
-    return EP_OK;
-}
-
-ep_status ep_binding_attach(ep_compiled *c, ep_binding *b) {
-    if (b->attach == EP_ATTACH_NEW) EP_TRY(begin_attach(c, b));
-    if (b->attach != EP_ATTACH_PENDING) return EP_OK;
-    for (int i = 0; i < b->attach_count; i++) {
-        int32_t group = b->attaches[i].group;
-        if (group < 0) continue;
-        if (c->attach_always) ep_kernels_wait(&c->kernels);
-        int state = atomic_load_explicit(&b->kernels[group]->state, memory_order_acquire);
-        if (state == EP_KERNEL_PENDING) return EP_OK;
-        if (state == EP_KERNEL_FAILED) b->attach = EP_ATTACH_NONE;
-        b->loops[group].function = b->kernels[group]->function;
-        b->loops[group].name = b->kernels[group]->loop.name;
-    }
-    for (int i = 0; b->attach != EP_ATTACH_NONE && i < b->attach_count; i++)
-        for (int k = 0; k < b->attaches[i].count; k++) {
-            ep_pack *p = b->packs[i * EP_TUNED_PRODUCTS + k];
-            int state = atomic_load_explicit(&p->state, memory_order_acquire);
-            if (state == EP_ATTACH_PENDING) return EP_OK;
-            if (state == EP_ATTACH_NONE) b->attach = EP_ATTACH_NONE;
-            b->attaches[i].parts[k].pack = p->packed;
-        }
-    if (b->attach == EP_ATTACH_NONE) return EP_OK;
-    EP_TRY(set_sizes(c, b));
-    ep_plan_ways ways = {.interpret = c->kernels.interpret, .attached = b->attaches, .attached_count = b->attach_count};
-    EP_TRY(ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, &ways, &b->attached));
-    b->attach = EP_ATTACH_READY;
-    if (!c->no_choice) ep_choice_offer(b->choice, EP_RUN_ATTACHED);
     return EP_OK;
 }
 
@@ -342,18 +208,11 @@ ep_status ep_binding_advance(ep_compiled *c, ep_binding *b) {
         b->loops[i].function = b->kernels[i]->function;
         b->loops[i].name = b->kernels[i]->loop.name;
     }
-    EP_TRY(set_sizes(c, b));
-    ep_plan_ways ways = {.interpret = c->kernels.interpret};
-    EP_TRY(ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, &ways, &b->plan));
-    if (c->ctx->ops.gemm_then && (!c->no_choice || c->steps_always) && ep_plan_has_steps(b->from->captured.graph)) {
-        ways.steps = true;
-        EP_TRY(ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, &ways, &b->stepped));
-        if (!c->no_choice) ep_choice_offer(b->choice, EP_RUN_STEPPED);
-    }
+    EP_TRY(ep_ways_begin(c, b));
     ep_plan_destroy(b->meanwhile);
     b->meanwhile = NULL;
     b->state = EP_BINDING_READY;
-    if (c->attach_always) EP_TRY(ep_binding_attach(c, b));
+    if (c->attach_always) EP_TRY(ep_ways_advance(c, b));
     return EP_OK;
 }
 
@@ -361,7 +220,7 @@ ep_status ep_binding_interpret(ep_compiled *c, ep_binding *b) {
     if (b->meanwhile) return EP_OK;
     for (size_t i = 0; i < b->kernel_count; i++)
         if (b->kernels[i]) b->loops[i].name = b->kernels[i]->loop.name;
-    EP_TRY(set_sizes(c, b));
+    EP_TRY(ep_binding_set_sizes(c, b));
     return ep_plan_build(c->ctx, &b->from->captured, b->loops, b->kernel_count, &(ep_plan_ways){.interpret = true},
                          &b->meanwhile);
 }

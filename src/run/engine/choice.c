@@ -3,12 +3,17 @@
 #include "choice.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
 
 /* A reading of the clock is good to some 20 ns. Work below SHORT_NS by its first sample is run MANY times a sample. */
 enum { WARM = 1, ENOUGH = 4, DOUBT = 12, SHORT_NS = 4000, MANY = 32, SLACK_NS = 100, SLACK_MANY_NS = 3 };
+/* What a way must gain over plan and products of the library: packed weights cost memory, a mix a plan of its own. */
+static const double packed_gain = 0.97, steps_gain = 0.99, mix_gain = 0.98;
+/* A call that tries a way should not last longer than this many times the usual one. */
+static const double bearable = 1.5;
 
 void ep_choice_settle(ep_choice *c, const char *why) {
     c->decided = true;
@@ -16,12 +21,32 @@ void ep_choice_settle(ep_choice *c, const char *why) {
     snprintf(c->why, sizeof c->why, "%s", why);
 }
 
+bool ep_choice_set_units(ep_choice *c, int count) {
+    if (c->units || count < 2) return true;
+    c->units = calloc((size_t)count, sizeof *c->units);
+    if (!c->units) return false;
+    c->unit_count = count;
+    return true;
+}
+
+void ep_choice_free(ep_choice *c) {
+    free(c->units);
+    free(c);
+}
+
+static void forget_samples(ep_choice *c) {
+    memset(c->count, 0, sizeof c->count);
+    memset(c->best_batch, 0, sizeof c->best_batch);
+    memset(c->hopeless, 0, sizeof c->hopeless);
+    for (int u = 0; u < c->unit_count; u++) memset(c->units[u].best_ns, 0, sizeof c->units[u].best_ns);
+    c->offered[EP_RUN_MIXED] = false;
+}
+
 void ep_choice_offer(ep_choice *c, ep_runner who) {
     if (c->offered[who]) return;
     c->offered[who] = true;
     c->decided = false;
-    memset(c->count, 0, sizeof c->count);
-    memset(c->best_batch, 0, sizeof c->best_batch);
+    forget_samples(c);
 }
 
 void ep_choice_refuse(ep_choice *c, const char *why) {
@@ -29,26 +54,39 @@ void ep_choice_refuse(ep_choice *c, const char *why) {
 }
 
 static bool takes_part(const ep_choice *c, ep_runner who) {
-    if (who == EP_RUN_STEPPED && c->refused) return false;
-    return who == EP_RUN_COMPILED || who == EP_RUN_EAGER || c->offered[who];
+    if (c->hopeless[who] || (who == EP_RUN_STEPPED && c->refused)) return false;
+    if (who == EP_RUN_EAGER) return !c->no_eager;
+    if (c->offered[EP_RUN_MIXED]) return who == EP_RUN_MIXED || who == c->rival;
+    return who == EP_RUN_COMPILED || c->offered[who];
 }
 
-ep_runner ep_choice_next(const ep_choice *c) {
+static double best(const ep_choice *c, ep_runner who) {
+    return c->best_batch[who] ? (double)c->best_batch[who] / MANY : (double)c->best_ns[who];
+}
+
+/* Where a way is missing for these inputs, the others are not measured for ever. */
+ep_runner ep_choice_next(const ep_choice *c, unsigned has) {
     if (c->decided) return c->kept;
-    ep_runner next = EP_RUN_COMPILED;
-    for (ep_runner i = 0; i < EP_RUNNERS; i++)
-        if (takes_part(c, i) && c->count[i] < c->count[next]) next = i;
-    return next;
+    ep_runner next = EP_RUNNERS, fastest = EP_RUN_COMPILED;
+    for (ep_runner i = 0; i < EP_RUNNERS; i++) {
+        if (!takes_part(c, i) || !(has >> i & 1)) continue;
+        if (next == EP_RUNNERS || c->count[i] < c->count[next]) next = i;
+        if (c->count[i] > WARM && (c->count[fastest] <= WARM || best(c, i) < best(c, fastest))) fastest = i;
+    }
+    return next == EP_RUNNERS || c->count[next] >= DOUBT + WARM ? fastest : next;
 }
 
 static void say_time(ep_text *t, const char *who, int64_t ns) {
     bool ms = ns >= 1000000;
-    ep_text_printf(t, "%s %.2f %s", who, (double)ns * (ms ? 1e-6 : 1e-3), ms ? "ms" : "us");
+    ep_text_printf(t, "%s%s %.2f %s", t->len && t->data[t->len - 1] != ' ' ? ", " : "", who,
+                   (double)ns * (ms ? 1e-6 : 1e-3), ms ? "ms" : "us");
 }
 
 static void say_way(ep_text *t, const ep_choice *c) {
     bool attached = c->offered[EP_RUN_ATTACHED], stepped = c->offered[EP_RUN_STEPPED];
-    if (c->kept == EP_RUN_ATTACHED)
+    if (c->kept == EP_RUN_MIXED)
+        ep_text_add(t, "each product by its own fastest way; ");
+    else if (c->kept == EP_RUN_ATTACHED)
         ep_text_add(t, "its pointwise kernel is the products' epilogue; ");
     else if (c->kept == EP_RUN_STEPPED)
         ep_text_add(t, "its pointwise steps ride in the products (oneDNN post-ops); ");
@@ -66,27 +104,35 @@ static void say_why(ep_choice *c, int samples) {
     ep_text_printf(&t, "%s kept for 2^%d to 2^%d elements: ", c->kept == EP_RUN_EAGER ? "eager" : "compiled",
                    c->size_class, c->size_class + 1);
     say_way(&t, c);
+    if (c->offered[EP_RUN_MIXED]) say_time(&t, "so mixed", c->best_ns[EP_RUN_MIXED]);
     if (attached) say_time(&t, "with epilogue", c->best_ns[EP_RUN_ATTACHED]);
-    if (stepped) say_time(&t, attached ? ", with post-ops" : "with post-ops", c->best_ns[EP_RUN_STEPPED]);
-    say_time(&t, attached || stepped ? ", without" : "compiled", c->best_ns[EP_RUN_COMPILED]);
-    say_time(&t, ", eager", c->best_ns[EP_RUN_EAGER]);
+    if (stepped) say_time(&t, "with post-ops", c->best_ns[EP_RUN_STEPPED]);
+    say_time(&t, attached || stepped ? "without" : "compiled", c->best_ns[EP_RUN_COMPILED]);
+    if (!c->no_eager) say_time(&t, "eager", c->best_ns[EP_RUN_EAGER]);
     ep_text_printf(&t, " (best of %d)", samples);
-}
-
-static double best(const ep_choice *c, ep_runner who) {
-    return c->best_batch[who] ? (double)c->best_batch[who] / MANY : (double)c->best_ns[who];
 }
 
 int ep_choice_repeats(const ep_choice *c, ep_runner who) {
     return c->count[who] > WARM && c->best_ns[who] < SHORT_NS ? MANY : 1;
 }
 
-/* The fastest of the compiled ways. An epilogue has to be worth its packed weights. */
-static ep_runner best_compiled(const ep_choice *c) {
+/* The fastest of the compiled ways that are timed: of a whole run, or of unit `u`. */
+static ep_runner fastest_of(const double ns[EP_RUNNERS], const bool part[EP_RUNNERS]) {
     ep_runner who = EP_RUN_COMPILED;
-    if (takes_part(c, EP_RUN_STEPPED) && best(c, EP_RUN_STEPPED) < 0.99 * best(c, who)) who = EP_RUN_STEPPED;
-    if (takes_part(c, EP_RUN_ATTACHED) && best(c, EP_RUN_ATTACHED) < 0.97 * best(c, who)) who = EP_RUN_ATTACHED;
+    if (part[EP_RUN_STEPPED] && (!part[who] || ns[EP_RUN_STEPPED] < steps_gain * ns[who])) who = EP_RUN_STEPPED;
+    if (part[EP_RUN_ATTACHED] && (!part[who] || ns[EP_RUN_ATTACHED] < packed_gain * ns[who])) who = EP_RUN_ATTACHED;
+    if (part[EP_RUN_MIXED] && (!part[who] || ns[EP_RUN_MIXED] < steps_gain * ns[who])) who = EP_RUN_MIXED;
     return who;
+}
+
+static ep_runner best_compiled(const ep_choice *c) {
+    double ns[EP_RUNNERS];
+    bool part[EP_RUNNERS];
+    for (ep_runner i = 0; i < EP_RUNNERS; i++) {
+        ns[i] = best(c, i);
+        part[i] = takes_part(c, i);
+    }
+    return fastest_of(ns, part);
 }
 
 /* Is another compiled way within a tenth of the best one? */
@@ -96,24 +142,78 @@ static bool is_close(const ep_choice *c, ep_runner kept) {
     return false;
 }
 
-void ep_choice_sample(ep_choice *c, ep_runner who, int64_t ns) {
+/* Each unit's fastest way. True if they differ, and together promise more than `rival`, the best way for all of them. */
+static bool mix(ep_choice *c, ep_runner rival) {
+    double mixed = 0, alike = 0;
+    bool differ = false;
+    for (int u = 0; u < c->unit_count; u++) {
+        ep_choice_unit *x = &c->units[u];
+        double ns[EP_RUNNERS];
+        bool part[EP_RUNNERS];
+        for (ep_runner i = 0; i < EP_RUNNERS; i++) {
+            ns[i] = (double)x->best_ns[i];
+            part[i] = ns[i] > 0 && i != EP_RUN_EAGER && i != EP_RUN_MIXED && !(i == EP_RUN_STEPPED && c->refused);
+        }
+        x->kept = fastest_of(ns, part);
+        differ |= x->kept != c->units[0].kept;
+        mixed += ns[x->kept];
+        alike += ns[rival];
+    }
+    return differ && mixed < mix_gain * alike;
+}
+
+/* The mix is measured in its place: in turn with the way that was best until now, in as many samples as that had. */
+static void try_mix(ep_choice *c, ep_runner rival) {
+    c->rival = rival;
+    c->offered[EP_RUN_MIXED] = true;
+    c->count[EP_RUN_MIXED] = 0;
+    c->best_batch[EP_RUN_MIXED] = 0;
+    c->count[rival] = WARM;
+    c->mix++;
+}
+
+static void note_units(ep_choice *c, ep_runner who, int repeats, const int64_t *unit_ns) {
+    for (int u = 0; unit_ns && u < c->unit_count; u++) {
+        int64_t ns = unit_ns[u] / repeats, *least = &c->units[u].best_ns[who];
+        if (ns > 0 && (!*least || ns < *least)) *least = ns;
+    }
+}
+
+static bool decides(ep_choice *c) {
+    int least = INT32_MAX;
+    for (ep_runner i = 0; i < EP_RUNNERS; i++)
+        if (takes_part(c, i) && c->count[i] < least) least = c->count[i];
+    if (least < ENOUGH + WARM) return false;
+    ep_runner compiled = best_compiled(c);
+    if (c->unit_count && !c->offered[EP_RUN_MIXED] && mix(c, compiled)) {
+        try_mix(c, compiled);
+        return false;
+    }
+    bool many = c->best_batch[compiled] && c->best_batch[EP_RUN_EAGER];
+    bool loses = !c->no_eager && best(c, compiled) > best(c, EP_RUN_EAGER) * 1.05 + (many ? SLACK_MANY_NS : SLACK_NS);
+    if ((loses || is_close(c, compiled)) && least < DOUBT + WARM) return false;
+    c->decided = true;
+    c->kept = loses ? EP_RUN_EAGER : compiled;
+    say_why(c, least - WARM);
+    return true;
+}
+
+void ep_choice_sample(ep_choice *c, ep_runner who, int64_t ns, const int64_t *unit_ns) {
     if (c->decided) return;
     int repeats = ep_choice_repeats(c, who), n = c->count[who]++;
     if (n < WARM) return; /* the first call of anything pays for what later ones do not */
+    note_units(c, who, repeats, unit_ns);
     if (repeats > 1) {
         if (!c->best_batch[who] || ns < c->best_batch[who]) c->best_batch[who] = ns;
         ns = (ns + repeats / 2) / repeats;
     }
     if (n == WARM || ns < c->best_ns[who]) c->best_ns[who] = ns;
-    int least = c->count[EP_RUN_COMPILED];
-    for (ep_runner i = 0; i < EP_RUNNERS; i++)
-        if (takes_part(c, i) && c->count[i] < least) least = c->count[i];
-    if (least < ENOUGH + WARM) return;
-    ep_runner compiled = best_compiled(c);
-    bool many = c->best_batch[compiled] && c->best_batch[EP_RUN_EAGER];
-    bool loses = best(c, compiled) > best(c, EP_RUN_EAGER) * 1.05 + (many ? SLACK_MANY_NS : SLACK_NS);
-    if ((loses || is_close(c, compiled)) && least < DOUBT + WARM) return;
-    c->decided = true;
-    c->kept = loses ? EP_RUN_EAGER : compiled;
-    say_why(c, least - WARM);
+    double usual = c->count[EP_RUN_EAGER] > WARM ? best(c, EP_RUN_EAGER) : 0;
+    if (who != EP_RUN_EAGER && n > WARM && usual > SHORT_NS && best(c, who) > bearable * usual) c->hopeless[who] = true;
+    decides(c);
+}
+
+bool ep_choice_uses(const ep_choice *c, int unit, ep_runner who) {
+    if (c->kept != EP_RUN_MIXED) return c->kept == who;
+    return unit >= 0 && unit < c->unit_count && c->units[unit].kept == who;
 }

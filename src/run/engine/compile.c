@@ -53,7 +53,7 @@ void ep_compiled_destroy(ep_compiled *c) {
     if (!c) return;
     ep_memo_clear(&c->memo);
     ep_kernels_close(&c->kernels);
-    ep_pack_list_clear(&c->packs, c->ctx);
+    ep_pack_list_clear(&c->packs);
     ep_storage_release(c->workspace);
     ep_text_free(&c->report);
     free((char *)(uintptr_t)c->options.cache_dir);
@@ -75,35 +75,37 @@ static ep_status grow_workspace(ep_compiled *c, int64_t bytes) {
     return EP_OK;
 }
 
-static ep_status run_this(ep_compiled *c, const ep_plan *plan, const ep_tensor *const *inputs, ep_tensor **outputs) {
+static ep_status run_timed(ep_compiled *c, const ep_plan *plan, const ep_tensor *const *inputs, int64_t *unit_ns,
+                           ep_tensor **outputs) {
     int64_t need = ep_plan_workspace(plan);
     if (__builtin_expect(need > 0, 1) && (!c->workspace || (int64_t)c->workspace->bytes < need))
         EP_TRY(grow_workspace(c, need));
     const ep_probe *p = ep_probe_get();
     if (__builtin_expect(p == NULL, 1))
-        return ep_plan_run(plan, c->ctx, inputs, c->workspace ? c->workspace->data : NULL, outputs);
+        return ep_plan_run(plan, c->ctx, inputs, c->workspace ? c->workspace->data : NULL, unit_ns, outputs);
     ep_probe_span span = {.kind = EP_PROBE_PLAN, .name = "plan"};
     p->begin(p->self, &span);
-    ep_status s = ep_plan_run(plan, c->ctx, inputs, c->workspace ? c->workspace->data : NULL, outputs);
+    ep_status s = ep_plan_run(plan, c->ctx, inputs, c->workspace ? c->workspace->data : NULL, NULL, outputs);
     p->end(p->self);
     return s;
 }
 
-static ep_status run_plan(ep_compiled *c, const ep_binding *b, const ep_tensor *const *inputs, ep_tensor **outputs) {
-    return run_this(c, b->plan, inputs, outputs);
+static ep_status run_this(ep_compiled *c, const ep_plan *plan, const ep_tensor *const *inputs, ep_tensor **outputs) {
+    return run_timed(c, plan, inputs, NULL, outputs);
 }
 
-/* Who answers, once that is decided. Under `fewest` eager's answer is another one, so eager is never it. */
+static ep_status run_plan(ep_compiled *c, const ep_binding *b, const ep_tensor *const *inputs, ep_tensor **outputs) {
+    return run_this(c, b->plans[EP_RUN_COMPILED], inputs, outputs);
+}
+
+/* Who answers, once that is decided. */
 static ep_runner runner_of(const ep_compiled *c, const ep_binding *b) {
     if (c->attach_always) return EP_RUN_ATTACHED;
-    if (c->steps_always) return EP_RUN_STEPPED;
-    bool other = b->choice->kept == EP_RUN_EAGER && c->ctx->rounding != EP_ROUNDING_EAGER;
-    return other ? EP_RUN_COMPILED : b->choice->kept;
+    return c->steps_always ? EP_RUN_STEPPED : b->choice->kept;
 }
 
 static const ep_plan *plan_of(const ep_binding *b, ep_runner who) {
-    const ep_plan *other = who == EP_RUN_ATTACHED ? b->attached : who == EP_RUN_STEPPED ? b->stepped : NULL;
-    return other ? other : b->plan;
+    return b->plans[who] ? b->plans[who] : b->plans[EP_RUN_COMPILED];
 }
 
 /* The library's steps must round as the plan's kernels do. Its code is chosen by shape, so it is looked at, once. */
@@ -127,7 +129,7 @@ static ep_status check_steps(ep_compiled *c, ep_binding *b, const ep_tensor *con
     ep_tensor *plain[EP_PLAN_OUTPUTS];
     bool same = true;
     EP_TRY(run_plan(c, b, inputs, plain));
-    ep_status s = run_this(c, b->stepped, inputs, outputs);
+    ep_status s = run_this(c, b->plans[EP_RUN_STEPPED], inputs, outputs);
     for (int i = 0; i < c->output_count; i++) {
         same = same && s == EP_OK && same_bits(plain[i], outputs[i]);
         ep_tensor_destroy(plain[i]);
@@ -141,33 +143,43 @@ static void drop(ep_compiled *c, ep_tensor **outputs) {
 }
 
 static ep_status run_by(ep_compiled *c, const ep_binding *b, ep_runner who, const ep_tensor *const *inputs,
-                        ep_tensor **outputs) {
-    return who == EP_RUN_EAGER ? run_eager(c, inputs, outputs) : run_this(c, plan_of(b, who), inputs, outputs);
+                        int64_t *unit_ns, ep_tensor **outputs) {
+    if (who == EP_RUN_EAGER) return run_eager(c, inputs, outputs);
+    return run_timed(c, plan_of(b, who), inputs, unit_ns, outputs);
 }
 
-/* Under `fewest` eager's answer is another one, so it is only timed and thrown away. */
+/* One sample of way `who`, which answers the call. */
+static ep_status run_sample(ep_compiled *c, ep_binding *b, ep_runner who, const ep_tensor *const *inputs,
+                            ep_tensor **outputs) {
+    int more = ep_choice_repeats(b->choice, who) - 1;
+    int64_t *unit_ns = NULL;
+    if (b->choice->unit_count && b->choice->unit_count == b->unit_count && who != EP_RUN_EAGER)
+        unit_ns = calloc((size_t)b->unit_count, sizeof *unit_ns); /* without it only the whole is timed */
+    int64_t start = ep_clock_ns();
+    ep_status s = EP_OK;
+    for (int i = 0; s == EP_OK && i < more; i++) {
+        s = run_by(c, b, who, inputs, unit_ns, outputs);
+        if (s == EP_OK) drop(c, outputs);
+    }
+    if (s == EP_OK) s = run_by(c, b, who, inputs, unit_ns, outputs);
+    if (s == EP_OK) s = c->ctx->ops.sync(&c->ctx->backend, &c->ctx->err);
+    if (s == EP_OK) ep_choice_sample(b->choice, who, ep_clock_ns() - start, unit_ns);
+    free(unit_ns);
+    return s;
+}
+
 static ep_status run_undecided(ep_compiled *c, ep_binding *b, const ep_tensor *const *inputs, ep_tensor **outputs) {
-    ep_runner who = ep_choice_next(b->choice);
-    bool shadow = who == EP_RUN_EAGER && c->ctx->rounding != EP_ROUNDING_EAGER;
     if (ep_probe_get()) return run_plan(c, b, inputs, outputs); /* recorded calls say nothing about unrecorded ones */
-    bool fresh = who == EP_RUN_STEPPED && b->choice->count[who] == 0 && b->stepped;
+    ep_runner who = ep_choice_next(b->choice, ep_ways_there(b));
+    bool fresh = who == EP_RUN_STEPPED && b->choice->count[who] == 0;
     if (fresh && c->ctx->device.kind == EP_DEVICE_CPU) {
         EP_TRY(check_steps(c, b, inputs, outputs));
-        ep_choice_sample(b->choice, who, 0); /* the warming one */
-        return EP_OK;
+        ep_choice_sample(b->choice, who, 0, NULL); /* the warming one */
+    } else {
+        EP_TRY(run_sample(c, b, who, inputs, outputs));
     }
-    int more = ep_choice_repeats(b->choice, who) - 1;
-    int64_t start = ep_clock_ns();
-    for (int i = 0; i < more; i++) {
-        EP_TRY(run_by(c, b, who, inputs, outputs));
-        drop(c, outputs);
-    }
-    EP_TRY(run_by(c, b, who, inputs, outputs));
-    EP_TRY(c->ctx->ops.sync(&c->ctx->backend, &c->ctx->err));
-    ep_choice_sample(b->choice, who, ep_clock_ns() - start);
-    if (!shadow) return EP_OK;
-    drop(c, outputs);
-    return run_plan(c, b, inputs, outputs);
+    if (b->choice->decided) ep_ways_decided(c, b->choice);
+    return EP_OK;
 }
 
 static const char *failed_kernel(const ep_binding *b) {
@@ -209,15 +221,17 @@ static ep_status answer(ep_compiled *c, ep_binding *b, const ep_tensor *const *i
         if (b->state == EP_BINDING_PENDING && c->options.wait == EP_WAIT_ALWAYS) EP_TRY(wait_for_kernels(c, b));
     }
     if (b->state != EP_BINDING_READY) return answer_without_code(c, b, inputs, outputs);
-    if (b->attach < EP_ATTACH_NONE || b->attach == EP_ATTACH_PENDING) EP_TRY(ep_binding_attach(c, b));
+    bool attaching = b->attach == EP_ATTACH_NEW || b->attach == EP_ATTACH_PENDING;
+    if (attaching || b->choice->unit_count) EP_TRY(ep_ways_advance(c, b));
+    attaching = b->attach == EP_ATTACH_PENDING;
     if (!b->choice->decided) return run_undecided(c, b, inputs, outputs);
     ep_runner kept = runner_of(c, b);
     if (kept == EP_RUN_EAGER) {
-        b->by_eager = b->attach != EP_ATTACH_PENDING;
+        b->by_eager = !attaching;
         return run_eager(c, inputs, outputs);
     }
     const ep_plan *plan = plan_of(b, kept);
-    if (b->attach != EP_ATTACH_PENDING) b->fast = plan;
+    if (!attaching) b->fast = plan;
     return run_this(c, plan, inputs, outputs);
 }
 
@@ -308,7 +322,8 @@ void ep_compiled_stats(const ep_compiled *c, ep_compile_stats *out) {
     if (t->ready_first_ns && c->first_call_ns) out->cold_us = (double)(t->ready_first_ns - c->first_call_ns) * 1e-3;
     pthread_mutex_unlock(&t->lock);
     out->waited_us = (double)c->waited_ns * 1e-3;
-    out->packed_bytes = ep_pack_list_bytes(&c->packs, c->ctx);
+    out->packed_bytes = ep_pack_list_bytes(&c->packs);
+    out->packed_freed_bytes = c->packs.freed;
 }
 
 static void report_kernel(const ep_kernel *k, ep_text *t) {
@@ -318,6 +333,24 @@ static void report_kernel(const ep_kernel *k, ep_text *t) {
                    state == EP_KERNEL_READY && k->from_disk ? " (from the disk cache)" : "");
     if (state == EP_KERNEL_FAILED) ep_text_printf(t, ": %s", k->err.message);
     ep_text_char(t, '\n');
+}
+
+static void report_choice(const ep_choice *choice, ep_text *t) {
+    static const struct {
+        ep_runner who;
+        const char *words;
+    } ways[] = {
+        {EP_RUN_COMPILED, "as in the plan"}, {EP_RUN_ATTACHED, "of packed weights"}, {EP_RUN_STEPPED, "by post-ops"}};
+    ep_text_printf(t, "entry %d: %s\n", choice->entry, choice->why);
+    for (int u = 0; choice->kept == EP_RUN_MIXED && u < choice->unit_count; u++) {
+        const ep_choice_unit *x = &choice->units[u];
+        ep_text_printf(t, "  %s:", x->name);
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++)
+            if (x->best_ns[ways[w].who])
+                ep_text_printf(t, " %s%s %.2f us;", ways[w].words, x->kept == ways[w].who ? " (kept)" : "",
+                               (double)x->best_ns[ways[w].who] * 1e-3);
+        t->data[t->len - 1] = '\n';
+    }
 }
 
 const char *ep_compiled_report(ep_compiled *c) {
@@ -333,15 +366,16 @@ const char *ep_compiled_report(ep_compiled *c) {
     }
     for (size_t i = 0; i < c->kernels.count; i++) report_kernel(c->kernels.all[i], t);
     for (size_t i = 0; i < c->memo.choice_count; i++)
-        if (c->memo.choices[i]->decided)
-            ep_text_printf(t, "entry %d: %s\n", c->memo.choices[i]->entry, c->memo.choices[i]->why);
-    const ep_replay *replay = c->last && c->last->plan ? ep_plan_replay(c->last->plan) : NULL;
+        if (c->memo.choices[i]->decided) report_choice(c->memo.choices[i], t);
+    const ep_plan *plan = c->last ? c->last->plans[EP_RUN_COMPILED] : NULL;
+    const ep_replay *replay = plan ? ep_plan_replay(plan) : NULL;
     int captured = replay ? ep_replay_captured(replay) : 0;
     if (captured)
         ep_text_printf(t, "replayed: %d run%s of the last sizes captured\n", captured, captured == 1 ? "" : "s");
     if (replay && replay->off) ep_text_printf(t, "no replay: %s\n", replay->why);
-    if (c->packs.count)
-        ep_text_printf(t, "packed weights: %lld bytes\n", (long long)ep_pack_list_bytes(&c->packs, c->ctx));
+    if (c->packs.count || c->packs.freed)
+        ep_text_printf(t, "packed weights: %lld bytes; freed, as no way that was kept reads them: %lld bytes\n",
+                       (long long)ep_pack_list_bytes(&c->packs), (long long)c->packs.freed);
     const ep_cache *cache = c->kernels.cache;
     int64_t unkept;
     const char *why = cache ? ep_cache_unkept(cache, &unkept) : "";
@@ -354,13 +388,23 @@ const char *ep_compiled_choice(const ep_compiled *c) {
     return c && c->last && c->last->choice && c->last->choice->decided ? c->last->choice->why : "";
 }
 
+/* Is a group of the binding's made by `way`? */
+static bool uses_way(const ep_binding *b, ep_runner who, ep_runner way) {
+    const ep_graph *g = b->from->captured.graph;
+    if (who != EP_RUN_MIXED) return who == way;
+    for (size_t i = 0; i < g->node_count; i++)
+        if (g->nodes[i].group >= 0 && ep_choice_uses(b->choice, b->unit_of[i], way)) return true;
+    return false;
+}
+
 ep_answer ep_compiled_answer(const ep_compiled *c) {
     const ep_binding *b = c ? c->last : NULL;
     if (!b || !b->choice || !ep_compiled_settled(c)) return EP_ANSWER_UNDECIDED;
     ep_runner who = runner_of(c, b);
     if (b->state == EP_BINDING_EAGER || who == EP_RUN_EAGER) return EP_ANSWER_EAGER;
-    if (who == EP_RUN_STEPPED && b->stepped) return EP_ANSWER_POST_OPS;
-    return who == EP_RUN_ATTACHED && b->attached ? EP_ANSWER_EPILOGUE : EP_ANSWER_PLAN;
+    if (!b->plans[who]) return EP_ANSWER_PLAN;
+    if (uses_way(b, who, EP_RUN_ATTACHED)) return EP_ANSWER_EPILOGUE;
+    return uses_way(b, who, EP_RUN_STEPPED) ? EP_ANSWER_POST_OPS : EP_ANSWER_PLAN;
 }
 
 const char *ep_compiled_source(ep_compiled *c, size_t index, const char **name) {

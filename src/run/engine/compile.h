@@ -35,10 +35,21 @@ bool ep_compiled_settled(const ep_compiled *c);
 ep_status ep_compiled_bind(ep_compiled *c, const ep_tensor *const *inputs, ep_binding **out);
 /* Makes b->meanwhile, if it is not there. */
 ep_status ep_binding_interpret(ep_compiled *c, ep_binding *b);
-/* Looks for products that can take a group as their epilogue, and has their weights packed; once they are, makes
- * b->attached. */
-ep_status ep_binding_attach(ep_compiled *c, ep_binding *b);
+/* Writes this binding's sizes into the graph of its template. */
+ep_status ep_binding_set_sizes(ep_compiled *c, ep_binding *b);
 /* Turns a pending binding whose kernels are there into a plan, or gives it up for eager. */
 ep_status ep_binding_advance(ep_compiled *c, ep_binding *b);
+
+/* ways.c: the ways that a binding's products leave open, and their plans. */
+/* May weights be packed, and pointwise kernels run on tiles of the products of them? */
+bool ep_ways_may_pack(const ep_compiled *c);
+/* Once its kernels are there: its units, the plan, and the plan whose steps the library does. */
+ep_status ep_ways_begin(ep_compiled *c, ep_binding *b);
+/* Has weights packed for the ways that may still be taken; once they are, makes the plans of these ways. */
+ep_status ep_ways_advance(ep_compiled *c, ep_binding *b);
+/* The ways there are plans for, as bits 1 << way; eager is one. */
+unsigned ep_ways_there(const ep_binding *b);
+/* The choice of bindings was made: drops what the kept way does not need, packed weights too. */
+void ep_ways_decided(ep_compiled *c, const ep_choice *choice);
 
 #endif

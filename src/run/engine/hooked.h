@@ -15,7 +15,7 @@ typedef struct ep_attach_part {
 
 /* What a plan needs to attach a group, or (group -1) to make one product of its packed weight, with nothing behind it. */
 typedef struct ep_attach {
-    int32_t group;
+    int32_t group, unit; /* unit: whose choice it is */
     int count;
     ep_attach_part parts[EP_TUNED_PRODUCTS];
 } ep_attach;

@@ -20,12 +20,20 @@ ep_binding *ep_memo_find(ep_memo *m, int input_count, const ep_tensor *const *in
     return NULL;
 }
 
+void ep_binding_release_packs(ep_binding *b, int at) {
+    for (int k = 0; b->packs && k < EP_TUNED_PRODUCTS; k++) {
+        ep_pack **p = &b->packs[at * EP_TUNED_PRODUCTS + k];
+        if (*p) (*p)->users--;
+        *p = NULL;
+    }
+}
+
 void ep_binding_destroy(ep_binding *b) {
     if (!b) return;
-    ep_plan_destroy(b->plan);
+    for (int i = 0; i < EP_RUNNERS; i++) ep_plan_destroy(b->plans[i]);
     ep_plan_destroy(b->meanwhile);
-    ep_plan_destroy(b->attached);
-    ep_plan_destroy(b->stepped);
+    for (int i = 0; i < b->attach_count; i++) ep_binding_release_packs(b, i);
+    free(b->unit_of);
     free(b->attaches);
     free(b->packs);
     if (b->from) b->from->bindings--;
@@ -158,7 +166,7 @@ void ep_memo_clear(ep_memo *m) {
         free(m->entries[i].reasons);
         free(m->entries[i].guards);
     }
-    for (size_t i = 0; i < m->choice_count; i++) free(m->choices[i]);
+    for (size_t i = 0; i < m->choice_count; i++) ep_choice_free(m->choices[i]);
     for (size_t i = 0; i < m->template_count; i++) end_template(m->templates[i]);
     free(m->templates);
     free(m->entries);

@@ -31,17 +31,17 @@ typedef struct ep_binding {
     ep_plan_kernel *loops; /* by group, bound to these sizes */
     ep_kernel **kernels;   /* by group */
     size_t kernel_count;
-    ep_plan *plan;
-    ep_plan *attached;   /* groups run as epilogues of packed products; NULL: not there */
-    ep_plan *stepped;    /* chains behind products done by gemm; NULL: there are none */
-    const ep_plan *fast; /* what answers, once that is decided; NULL: ask */
-    bool by_eager;       /* nothing but eager can answer faster, as long as the choice says so */
-    ep_attach *attaches; /* what can be attached */
-    ep_pack **packs;     /* EP_TUNED_PRODUCTS for each of them */
+    ep_plan *plans[EP_RUNNERS]; /* NULL: not there; never one of EP_RUN_EAGER. ATTACHED and MIXED are made on demand */
+    int mix;                    /* the choice's, when plans[EP_RUN_MIXED] was made */
+    ep_plan *meanwhile;         /* runs the loop nests without code, where eager's rounding would be another */
+    const ep_plan *fast;        /* what answers, once that is decided; NULL: ask */
+    bool by_eager;              /* nothing but eager can answer faster, as long as the choice says so */
+    int32_t *unit_of;           /* by node of the graph: the unit of the choice it belongs to, or -1 */
+    int unit_count;
+    ep_attach *attaches; /* what can be made of packed weights */
+    ep_pack **packs;     /* EP_TUNED_PRODUCTS for each of them; NULL: not asked for */
     int attach_count;
     ep_attach_state attach;
-    ep_plan
-        *meanwhile; /* runs the loop nests without code, where eager's rounding would be another; NULL: not needed */
     ep_binding_state state;
     int entry;
     ep_choice *choice;
@@ -82,6 +82,8 @@ void ep_memo_add(ep_memo *m, ep_binding *b, uint64_t hash);
 int ep_memo_entry(ep_memo *m, uint64_t key, const ep_binding *b, int input_count, bool fixed, bool *fresh);
 /* The choice of an entry for inputs of this many elements (by powers of two). */
 ep_choice *ep_memo_choice(ep_memo *m, int entry, int64_t elements);
+/* The share of its attach `at` in packed weights goes back; ep_pack_list_trim frees what nobody has a share in. */
+void ep_binding_release_packs(ep_binding *b, int at);
 void ep_binding_destroy(ep_binding *b);
 void ep_memo_clear(ep_memo *m);
 

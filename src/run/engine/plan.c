@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/parallel.h"
 #include "base/probe.h"
 #include "dispatch.h"
@@ -27,6 +28,7 @@ typedef enum step_kind {
 /* Views of STEP_POINTWISE and the like own nothing; their data is patched. */
 typedef struct step {
     step_kind kind;
+    int32_t unit; /* whose time it counts to, or -1 */
     ep_op op;
     int count;
     ep_tensor *views;     /* inputs, then the output */
@@ -80,6 +82,7 @@ typedef struct planner {
     const ep_captured *c;
     const ep_graph *g;
     const ep_plan_ways *ways;
+    int32_t unit;     /* of the steps that are made now */
     int32_t *slot_of; /* by value: output slot of a root that is an output, or -1 */
 } planner;
 
@@ -123,6 +126,7 @@ static step *new_step(planner *b, step_kind kind) {
     step *s = &p->steps[p->step_count++];
     memset(s, 0, sizeof *s);
     s->kind = kind;
+    s->unit = b->unit;
     return s;
 }
 
@@ -236,11 +240,13 @@ static bool find_steps(const ep_graph *g, int32_t group, ep_chain *c) {
     return true;
 }
 
-bool ep_plan_has_steps(const ep_graph *g) {
+bool ep_plan_has_steps(const ep_graph *g, int32_t group) {
     ep_chain c;
-    for (size_t i = 0; i < g->group_count; i++)
-        if (find_steps(g, (int32_t)i, &c)) return true;
-    return false;
+    return find_steps(g, group, &c);
+}
+
+static bool takes_steps(const planner *b, int32_t group, ep_chain *c) {
+    return b->ways->steps && group >= 0 && b->ways->steps[group] && find_steps(b->g, group, c);
 }
 
 /* The product of `n`, with the steps of chain `c` before its store (NULL: none). */
@@ -361,7 +367,7 @@ static ep_status plan_group(planner *b, const ep_node *n) {
     int32_t group = n->group;
     const ep_attach *a = attached_to(b, group);
     ep_chain c;
-    if (!a && b->ways->steps && find_steps(b->g, group, &c)) return plan_gemm(b, &b->g->nodes[c.product], &c);
+    if (!a && takes_steps(b, group, &c)) return plan_gemm(b, &b->g->nodes[c.product], &c);
     if (!a && b->g->groups[group].lone) return plan_op(b, n);
     for (size_t k = 0; k < b->p->kernel_count; k++)
         if (b->p->kernels[k].group == group)
@@ -380,7 +386,8 @@ static ep_status plan_steps(planner *b) {
             const ep_node *n = &g->nodes[i];
             if (n->dead || n->kind == EP_NODE_VIEW || n->order != order) continue;
             if (n->kind == EP_NODE_GEMM && attached_to(b, n->gemm.epilogue)) continue;
-            if (n->kind == EP_NODE_GEMM && b->ways->steps && find_steps(g, n->gemm.then, &c)) continue;
+            if (n->kind == EP_NODE_GEMM && takes_steps(b, n->gemm.then, &c)) continue;
+            b->unit = b->ways->unit_of ? b->ways->unit_of[i] : -1;
             if (n->group < 0) {
                 const ep_packed *pack = pack_of(b, n);
                 EP_TRY(pack                      ? plan_packed(b, n, pack)
@@ -584,9 +591,20 @@ static ep_status make_outputs(const ep_plan *p, ep_context *ctx, const ep_tensor
     return EP_OK;
 }
 
-static ep_status run_steps(const ep_plan *p, ep_context *ctx) {
+static ep_status run_timed(const ep_plan *p, ep_context *ctx, int64_t *unit_ns) {
+    for (size_t i = 0; i < p->step_count; i++) {
+        const step *s = &p->steps[i];
+        int64_t start = s->unit >= 0 ? ep_clock_ns() : 0;
+        EP_TRY(run_step(p, s, ctx));
+        if (s->unit >= 0) unit_ns[s->unit] += ep_clock_ns() - start;
+    }
+    return EP_OK;
+}
+
+static ep_status run_steps(const ep_plan *p, ep_context *ctx, int64_t *unit_ns) {
     const ep_probe *probe = ep_probe_get();
     if (__builtin_expect(probe != NULL, 0)) return run_recorded(p, ctx, probe);
+    if (__builtin_expect(unit_ns != NULL, 0)) return run_timed(p, ctx, unit_ns);
     for (size_t i = 0; i < p->step_count; i++) {
         const step *s = &p->steps[i];
         if (p->replay) ctx->ops.capture_op(&ctx->backend, s->kind == STEP_KERNEL ? s->kernel->name : ep_op_name(s->op));
@@ -599,6 +617,7 @@ typedef struct patched_run {
     const ep_plan *p;
     ep_context *ctx;
     char *const *base;
+    int64_t *unit_ns;
 } patched_run;
 
 static ep_status patch_and_run(void *user) {
@@ -608,7 +627,7 @@ static ep_status patch_and_run(void *user) {
         char *to = r->base[t->slot] + t->offset;
         memcpy(t->at, &to, sizeof to);
     }
-    return run_steps(r->p, r->ctx);
+    return run_steps(r->p, r->ctx, r->unit_ns);
 }
 
 /* The addresses are all that a plan's launches depend on. */
@@ -630,7 +649,7 @@ const struct ep_replay *ep_plan_replay(const ep_plan *p) {
 
 /* The usual plan, with nothing on the way but its launches. */
 static ep_status run_simple(const ep_plan *p, ep_context *ctx, const ep_tensor *const *inputs, char *workspace,
-                            ep_tensor **outputs) {
+                            int64_t *unit_ns, ep_tensor **outputs) {
     const ep_shape *shape = &p->outputs[0].root;
     char *base[SLOT_INPUTS + EP_PLAN_INPUTS + 1];
     ep_storage *storage;
@@ -640,7 +659,7 @@ static ep_status run_simple(const ep_plan *p, ep_context *ctx, const ep_tensor *
     base[SLOT_WORKSPACE] = workspace;
     for (int i = 0; i < p->input_count; i++) base[SLOT_INPUTS + i] = inputs[i]->data;
     base[SLOT_INPUTS + p->input_count] = t->data;
-    ep_status s = patch_and_run(&(patched_run){p, ctx, base});
+    ep_status s = patch_and_run(&(patched_run){p, ctx, base, unit_ns});
     if (__builtin_expect(s == EP_OK, 1))
         *outputs = t;
     else
@@ -649,10 +668,10 @@ static ep_status run_simple(const ep_plan *p, ep_context *ctx, const ep_tensor *
 }
 
 ep_status ep_plan_run(const ep_plan *p, ep_context *ctx, const ep_tensor *const *inputs, char *workspace,
-                      ep_tensor **outputs) {
+                      int64_t *unit_ns, ep_tensor **outputs) {
     char *base[SLOT_INPUTS + EP_PLAN_INPUTS + EP_PLAN_OUTPUTS];
     ep_tensor *whole[EP_PLAN_OUTPUTS];
-    if (p->simple) return run_simple(p, ctx, inputs, workspace, outputs);
+    if (p->simple) return run_simple(p, ctx, inputs, workspace, unit_ns, outputs);
     ep_status s = EP_OK;
     base[SLOT_WORKSPACE] = workspace;
     for (int i = 0; i < p->input_count; i++) base[SLOT_INPUTS + i] = inputs[i]->data;
@@ -664,7 +683,7 @@ ep_status ep_plan_run(const ep_plan *p, ep_context *ctx, const ep_tensor *const 
         s = ep_dispatch_result(ctx, o->root.dtype, o->root.ndim, o->root.sizes, &whole[i]);
         if (s == EP_OK) base[o->slot] = whole[i]->data;
     }
-    patched_run r = {p, ctx, base};
+    patched_run r = {p, ctx, base, unit_ns};
     if (s == EP_OK) s = p->replay ? replay_or_run(&r) : patch_and_run(&r);
     if (s == EP_OK) s = make_outputs(p, ctx, inputs, whole, outputs);
     for (int i = 0; i < p->output_count; i++) ep_tensor_destroy(whole[i]);

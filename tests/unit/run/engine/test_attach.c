@@ -276,6 +276,120 @@ static void the_choice_is_made_by_measuring_and_said(void **state) {
     drop((ep_tensor *[]){up, down, wide, bias, wide_bias}, 5);
 }
 
+/* Tells the choice times that were not measured, by way and for both units, until it is made. */
+static void tell(ep_compiled *c, const int64_t ns[2][EP_RUNNERS], int64_t eager) {
+    ep_choice *choice = c->last->choice;
+    assert_false(choice->decided);
+    assert_int_equal(choice->unit_count, 2);
+    for (int n = 0; !choice->decided && n < 100; n++) {
+        ep_runner who = ep_choice_next(choice, ~0u);
+        int64_t each[2] = {ns[0][who], ns[1][who]};
+        ep_choice_sample(choice, who, who == EP_RUN_EAGER ? eager : each[0] + each[1], each);
+    }
+    assert_true(choice->decided);
+    ep_ways_decided(c, choice);
+}
+
+static ep_compiled *compiled_with_packs(ep_tensor *in[3]) {
+    ep_compiled *c;
+    ep_tensor *y;
+    OK(ep_compile(ctx, linear_gelu_linear, NULL, 3, 1,
+                  &(ep_compile_options){.wait = EP_WAIT_ALWAYS, .no_disk_cache = true, .weights_stay = true}, &c));
+    for (int i = 0; i < 3; i++) { /* asked for, packed, there */
+        OK(ep_compiled_call(c, (const ep_tensor *const *)in, &y));
+        ep_tensor_destroy(y);
+        OK(ep_compiled_wait(c));
+    }
+    assert_true(c->last->attach == EP_ATTACH_READY);
+    return c;
+}
+
+static void names_of_a_call(ep_compiled *c, ep_tensor *in[3], seen *s) {
+    ep_tensor *y;
+    ep_probe p = {.self = s,
+                  .begin = seen_begin,
+                  .end = seen_end,
+                  .kernel = seen_kernel,
+                  .launch = seen_kernel,
+                  .name = seen_name};
+    *s = (seen){0};
+    atomic_store(&ep_probe_active, &p);
+    OK(ep_compiled_call(c, (const ep_tensor *const *)in, &y));
+    atomic_store(&ep_probe_active, NULL);
+    ep_tensor_destroy(y);
+}
+
+static void packed_weights_go_when_another_way_wins(void **state) {
+    (void)state;
+    static const int64_t attached_loses[2][EP_RUNNERS] = {{5000000, 0, 6000000, 0, 0}, {5000000, 0, 6000000, 0, 0}};
+    ep_tensor *in[3], *few[3], *more[3];
+    ep_compile_stats had, has;
+    seen s;
+    make_weights(EP_DTYPE_BF16);
+    make_inputs(EP_DTYPE_BF16, ROWS, in);
+    make_inputs(EP_DTYPE_BF16, ROWS + 1, few);
+    make_inputs(EP_DTYPE_BF16, 4 * ROWS, more);
+    ep_compiled *c = compiled_with_packs(in);
+    ep_compiled_stats(c, &had);
+    assert_true(had.packed_bytes > 0);
+    assert_int_equal(had.packed_freed_bytes, 0);
+    tell(c, attached_loses, 20000000);
+    ep_compiled_stats(c, &has);
+    assert_int_equal(has.packed_bytes, 0);
+    assert_int_equal(has.packed_freed_bytes, had.packed_bytes);
+    names_of_a_call(c, in, &s); /* still answers, and eager's single op stays eager's kernel */
+    assert_int_equal(s.count, 3);
+    names_of_a_call(c, few, &s); /* another size of the class packs nothing again */
+    OK(ep_compiled_wait(c));
+    ep_compiled_stats(c, &has);
+    assert_int_equal(has.packed_bytes, 0);
+    names_of_a_call(c, more, &s); /* of another class: not known yet */
+    OK(ep_compiled_wait(c));
+    ep_compiled_stats(c, &has);
+    assert_int_equal(has.packed_bytes, had.packed_bytes);
+    drop(in, 3), drop(few, 3), drop(more, 3);
+    ep_compiled_destroy(c);
+    drop((ep_tensor *[]){up, down, wide, bias, wide_bias}, 5);
+}
+
+static void products_of_one_function_go_their_own_ways(void **state) {
+    (void)state;
+    static const int64_t first_gains[2][EP_RUNNERS] = {{5000000, 0, 3000000, 0, 3000000},
+                                                       {5000000, 0, 6000000, 0, 5000000}};
+    ep_tensor *in[3], *few[3], *a, *b;
+    ep_compile_stats had, has;
+    seen s;
+    make_weights(EP_DTYPE_BF16);
+    make_inputs(EP_DTYPE_BF16, ROWS, in);
+    make_inputs(EP_DTYPE_BF16, ROWS + 1, few);
+    ep_compiled *c = compiled_with_packs(in);
+    ep_compiled_stats(c, &had);
+    tell(c, first_gains, 20000000);
+    assert_int_equal(c->last->choice->kept, EP_RUN_MIXED);
+    for (int size = 0; size < 2; size++) { /* the size that was measured, and another one of the class */
+        ep_tensor **x = size ? few : in;
+        names_of_a_call(c, x, &s);
+        OK(ep_compiled_wait(c));
+        names_of_a_call(c, x, &s);
+        assert_int_equal(s.count, 2);
+        assert_string_equal(s.kernels[0], "epi_gem_linear_gelu_tanh_bf16");
+        assert_non_null(strstr(s.kernels[1], "gemm"));
+        assert_non_null(strstr(s.kernels[1], "onednn"));
+        OK(linear_gelu_linear(ctx, NULL, (const ep_tensor *const *)x, 3, &a, 1));
+        OK(ep_compiled_call(c, (const ep_tensor *const *)x, &b));
+        same(b, a, true);
+    }
+    assert_int_equal(ep_compiled_answer(c), EP_ANSWER_EPILOGUE);
+    ep_compiled_stats(c, &has);
+    assert_true(has.packed_bytes > 0 && has.packed_freed_bytes > 0); /* up stays packed, down does not */
+    assert_int_equal(has.packed_bytes + has.packed_freed_bytes, had.packed_bytes);
+    assert_non_null(
+        strstr(ep_compiled_report(c), "  linear: as in the plan (kept) 5000.00 us; of packed weights 6000"));
+    drop(in, 3), drop(few, 3);
+    ep_compiled_destroy(c);
+    drop((ep_tensor *[]){up, down, wide, bias, wide_bias}, 5);
+}
+
 /* Weights that may change cannot be packed: the single op is eager's kernel then, and no code is generated for it. */
 static void weights_that_may_change_are_not_packed(void **state) {
     (void)state;
@@ -314,6 +428,8 @@ int main(void) {
         cmocka_unit_test(steps_of_f32_are_done_by_gemm),
         cmocka_unit_test(steps_are_measured_too),
         cmocka_unit_test(the_choice_is_made_by_measuring_and_said),
+        cmocka_unit_test(packed_weights_go_when_another_way_wins),
+        cmocka_unit_test(products_of_one_function_go_their_own_ways),
         cmocka_unit_test(weights_that_may_change_are_not_packed),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -12,10 +13,9 @@
 static int decide(ep_choice *c, const int64_t ns[EP_RUNNERS]) {
     int n = 0;
     for (; !c->decided && n < 200; n++) {
-        ep_runner who = ep_choice_next(c);
-        ep_choice_sample(c, who,
-                         ns[who] * ep_choice_repeats(c, who) +
-                             (c->count[who] == 0 ? 1000000 : 0)); /* first calls are long */
+        ep_runner who = ep_choice_next(c, ~0u);
+        ep_choice_sample(c, who, ns[who] * ep_choice_repeats(c, who) + (c->count[who] == 0 ? 1000000 : 0),
+                         NULL); /* first calls are long */
     }
     return n;
 }
@@ -23,12 +23,13 @@ static int decide(ep_choice *c, const int64_t ns[EP_RUNNERS]) {
 static void the_faster_one_stays(void **state) {
     (void)state;
     ep_choice c = {.size_class = 12};
-    assert_int_equal(decide(&c, (int64_t[]){5000, 8000, 0, 0}), 10);
-    assert_int_equal(ep_choice_next(&c), EP_RUN_COMPILED);
+    assert_int_equal(decide(&c, (int64_t[EP_RUNNERS]){5000, 8000, 0, 0}), 10);
+    assert_int_equal(ep_choice_next(&c, ~0u), EP_RUN_COMPILED);
     assert_non_null(strstr(c.why, "compiled kept for 2^12 to 2^13 elements"));
     c = (ep_choice){.size_class = 3};
-    assert_int_equal(decide(&c, (int64_t[]){9000, 8000, 0, 0}), 26); /* looked at longer before it is dropped */
-    assert_int_equal(ep_choice_next(&c), EP_RUN_EAGER);
+    assert_int_equal(decide(&c, (int64_t[EP_RUNNERS]){9000, 8000, 0, 0}),
+                     26); /* looked at longer before it is dropped */
+    assert_int_equal(ep_choice_next(&c, ~0u), EP_RUN_EAGER);
     assert_string_equal(c.why, "eager kept for 2^3 to 2^4 elements: compiled 9.00 us, eager 8.00 us (best of 12)");
 }
 
@@ -42,17 +43,17 @@ static void short_work_is_told_apart(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ep_choice c = {.size_class = 6};
         for (int n = 0; !c.decided && n < 200; n++) {
-            ep_runner who = ep_choice_next(&c);
+            ep_runner who = ep_choice_next(&c, ~0u);
             int times = ep_choice_repeats(&c, who);
             double one = who == EP_RUN_EAGER ? cases[i].eager : cases[i].compiled;
-            ep_choice_sample(&c, who, (int64_t)(one * times) + (times == 1 ? 30 : 0)); /* the clock's own share */
+            ep_choice_sample(&c, who, (int64_t)(one * times) + (times == 1 ? 30 : 0), NULL); /* the clock's own share */
         }
         assert_true(c.decided);
         assert_int_equal(c.kept == EP_RUN_EAGER, cases[i].keep_eager);
     }
     ep_choice c = {.size_class = 20};
     assert_int_equal(ep_choice_repeats(&c, EP_RUN_EAGER), 1);
-    for (int n = 0; n < 3; n++) ep_choice_sample(&c, EP_RUN_EAGER, 500000);
+    for (int n = 0; n < 3; n++) ep_choice_sample(&c, EP_RUN_EAGER, 500000, NULL);
     assert_int_equal(ep_choice_repeats(&c, EP_RUN_EAGER), 1);
 }
 
@@ -66,45 +67,47 @@ static ep_choice offered(bool attached, bool stepped) {
 static void an_epilogue_has_to_be_worth_its_memory(void **state) {
     (void)state;
     ep_choice c = {.size_class = 12};
-    decide(&c, (int64_t[]){5000, 8000, 0, 0});
+    decide(&c, (int64_t[EP_RUNNERS]){5000, 8000, 0, 0});
     ep_choice_offer(&c, EP_RUN_ATTACHED);
     assert_false(c.decided); /* it was decided without */
-    assert_int_equal(decide(&c, (int64_t[]){5000, 8000, 4000, 0}), 15);
-    assert_int_equal(ep_choice_next(&c), EP_RUN_ATTACHED);
+    assert_int_equal(decide(&c, (int64_t[EP_RUNNERS]){5000, 8000, 4000, 0}), 15);
+    assert_int_equal(ep_choice_next(&c, ~0u), EP_RUN_ATTACHED);
     assert_string_equal(c.why,
                         "compiled kept for 2^12 to 2^13 elements: its pointwise kernel is the products' epilogue; "
                         "with epilogue 4.00 us, without 5.00 us, eager 8.00 us (best of 4)");
     ep_choice_offer(&c, EP_RUN_ATTACHED);
     assert_true(c.decided); /* known already */
     c = offered(true, false);
-    assert_int_equal(decide(&c, (int64_t[]){5000, 8000, 4950, 0}), 39); /* one percent is not; looked at longer */
-    assert_int_equal(ep_choice_next(&c), EP_RUN_COMPILED);
+    assert_int_equal(decide(&c, (int64_t[EP_RUNNERS]){5000, 8000, 4950, 0}),
+                     39); /* one percent is not; looked at longer */
+    assert_int_equal(ep_choice_next(&c, ~0u), EP_RUN_COMPILED);
     assert_non_null(strstr(c.why, "an epilogue of the products was not faster"));
     c = offered(true, false);
-    decide(&c, (int64_t[]){9000, 5000, 7000, 0}); /* eager beats both */
-    assert_int_equal(ep_choice_next(&c), EP_RUN_EAGER);
+    decide(&c, (int64_t[EP_RUNNERS]){9000, 5000, 7000, 0}); /* eager beats both */
+    assert_int_equal(ep_choice_next(&c, ~0u), EP_RUN_EAGER);
     c = offered(true, false);
-    decide(&c, (int64_t[]){9000, 5000, 4000, 0}); /* the epilogue saves what would have been dropped */
-    assert_int_equal(ep_choice_next(&c), EP_RUN_ATTACHED);
+    decide(&c, (int64_t[EP_RUNNERS]){9000, 5000, 4000, 0}); /* the epilogue saves what would have been dropped */
+    assert_int_equal(ep_choice_next(&c, ~0u), EP_RUN_ATTACHED);
 }
 
 static void post_ops_are_one_way_more(void **state) {
     (void)state;
     ep_choice c = offered(false, true);
-    assert_int_equal(decide(&c, (int64_t[]){5000, 8000, 1, 4000}), 15); /* nothing is attached, so that is not asked */
-    assert_int_equal(ep_choice_next(&c), EP_RUN_STEPPED);
+    assert_int_equal(decide(&c, (int64_t[EP_RUNNERS]){5000, 8000, 1, 4000}),
+                     15); /* nothing is attached, so that is not asked */
+    assert_int_equal(ep_choice_next(&c, ~0u), EP_RUN_STEPPED);
     assert_string_equal(c.why,
                         "compiled kept for 2^12 to 2^13 elements: its pointwise steps ride in the products (oneDNN "
                         "post-ops); with post-ops 4.00 us, without 5.00 us, eager 8.00 us (best of 4)");
     c = offered(true, true);
-    decide(&c, (int64_t[]){5000, 8000, 3000, 4000});
-    assert_int_equal(ep_choice_next(&c), EP_RUN_ATTACHED);
+    decide(&c, (int64_t[EP_RUNNERS]){5000, 8000, 3000, 4000});
+    assert_int_equal(ep_choice_next(&c, ~0u), EP_RUN_ATTACHED);
     assert_non_null(strstr(c.why, "with epilogue 3.00 us, with post-ops 4.00 us, without 5.00 us"));
     c = offered(true, true);
-    decide(&c, (int64_t[]){5000, 8000, 3950, 4000}); /* packed weights for one percent */
-    assert_int_equal(ep_choice_next(&c), EP_RUN_STEPPED);
+    decide(&c, (int64_t[EP_RUNNERS]){5000, 8000, 3950, 4000}); /* packed weights for one percent */
+    assert_int_equal(ep_choice_next(&c, ~0u), EP_RUN_STEPPED);
     c = offered(true, true);
-    decide(&c, (int64_t[]){5000, 8000, 6000, 6000});
+    decide(&c, (int64_t[EP_RUNNERS]){5000, 8000, 6000, 6000});
     assert_non_null(strstr(c.why, "neither an epilogue of the products nor post-ops were faster"));
 }
 
@@ -112,14 +115,101 @@ static void other_bits_are_refused(void **state) {
     (void)state;
     ep_choice c = offered(false, true);
     for (int i = 0; !c.decided && i < 100; i++) {
-        ep_runner who = ep_choice_next(&c);
+        ep_runner who = ep_choice_next(&c, ~0u);
         if (who == EP_RUN_STEPPED) ep_choice_refuse(&c, "they gave other bits");
-        ep_choice_sample(&c, who, who == EP_RUN_STEPPED ? 1 : 5000);
+        ep_choice_sample(&c, who, who == EP_RUN_STEPPED ? 1 : 5000, NULL);
     }
-    assert_int_equal(ep_choice_next(&c), EP_RUN_COMPILED);
+    assert_int_equal(ep_choice_next(&c, ~0u), EP_RUN_COMPILED);
     assert_string_equal(
         c.why, "compiled kept for 2^12 to 2^13 elements: oneDNN post-ops are out: they gave other bits; compiled "
                "5.00 us, eager 5.00 us (best of 4)");
+}
+
+/* Two units in one plan: `ns` by unit and way. The whole is their sum; eager takes 9 us. */
+static int decide_units(ep_choice *c, const int64_t ns[2][EP_RUNNERS], int64_t mixed, int mixed_samples) {
+    int n = 0, mixes = 0;
+    for (; !c->decided && n < 200; n++) {
+        ep_runner who = ep_choice_next(c, ~0u);
+        int64_t each[2] = {ns[0][who], ns[1][who]}, whole = who == EP_RUN_EAGER ? 9000 : each[0] + each[1];
+        mixes += who == EP_RUN_MIXED;
+        if (who == EP_RUN_MIXED) whole = mixed;
+        ep_choice_sample(c, who, whole, who == EP_RUN_EAGER || who == EP_RUN_MIXED ? NULL : each);
+    }
+    assert_int_equal(mixes, mixed_samples);
+    return n;
+}
+
+static ep_choice *two_units(void) {
+    ep_choice *c = calloc(1, sizeof *c);
+    assert_non_null(c);
+    c->size_class = 12;
+    assert_true(ep_choice_set_units(c, 2));
+    ep_choice_offer(c, EP_RUN_ATTACHED);
+    return c;
+}
+
+/* The first unit gains by its epilogue, the second loses by packed weights: each gets its own. */
+static void every_product_gets_its_own_way(void **state) {
+    (void)state;
+    static const int64_t ns[2][EP_RUNNERS] = {{6000, 0, 4200, 0, 0}, {5000, 0, 6100, 0, 0}};
+    ep_choice *c = two_units();
+    assert_int_equal(decide_units(c, ns, 8200, 5), 15 + 5 + 4);
+    assert_int_equal(ep_choice_next(c, ~0u), EP_RUN_MIXED);
+    assert_true(ep_choice_uses(c, 0, EP_RUN_ATTACHED));
+    assert_false(ep_choice_uses(c, 1, EP_RUN_ATTACHED));
+    assert_true(ep_choice_uses(c, 1, EP_RUN_COMPILED));
+    assert_string_equal(c->why,
+                        "compiled kept for 2^12 to 2^13 elements: each product by its own fastest way; so mixed "
+                        "8.20 us, with epilogue 10.30 us, without 11.00 us, eager 9.00 us (best of 4)");
+    ep_choice_free(c);
+    c = two_units(); /* in its place the mix is slower than it promised: what was best before stays */
+    decide_units(c, ns, 10900, 13);
+    assert_int_equal(ep_choice_next(c, ~0u), EP_RUN_EAGER);
+    ep_choice_free(c);
+    c = two_units();
+    static const int64_t alike[2][EP_RUNNERS] = {{3000, 0, 2200, 0, 0}, {3000, 0, 2100, 0, 0}};
+    decide_units(c, alike, 0, 0); /* both gain: nothing to mix */
+    assert_int_equal(ep_choice_next(c, ~0u), EP_RUN_ATTACHED);
+    assert_true(ep_choice_uses(c, 1, EP_RUN_ATTACHED));
+    ep_choice_free(c);
+}
+
+/* A way that is far behind makes two calls long, or three, and no more. */
+static void hopeless_ways_are_left_at_once(void **state) {
+    (void)state;
+    ep_choice c = offered(true, false);
+    int slow = 0;
+    for (int n = 0; !c.decided && n < 200; n++) {
+        ep_runner who = ep_choice_next(&c, ~0u);
+        slow += who == EP_RUN_ATTACHED;
+        ep_choice_sample(&c, who, who == EP_RUN_ATTACHED ? 90000 : who == EP_RUN_EAGER ? 50000 : 40000, NULL);
+    }
+    assert_int_equal(slow, 3);
+    assert_int_equal(c.kept, EP_RUN_COMPILED);
+}
+
+/* Inputs that a way has no plan for are answered without it, and are not measured for ever. */
+static void a_missing_way_is_not_asked_for(void **state) {
+    (void)state;
+    ep_choice c = offered(true, false);
+    const unsigned has = 1u << EP_RUN_COMPILED | 1u << EP_RUN_EAGER;
+    for (int n = 0; n < 60; n++) {
+        ep_runner who = ep_choice_next(&c, has);
+        assert_true(who != EP_RUN_ATTACHED);
+        if (n > 30) assert_int_equal(who, EP_RUN_EAGER);
+        ep_choice_sample(&c, who, who == EP_RUN_EAGER ? 50000 : 60000, NULL);
+    }
+    assert_false(c.decided);
+}
+
+/* Where eager's bits are others it takes no part. */
+static void eager_is_no_way_of_other_bits(void **state) {
+    (void)state;
+    ep_choice c = offered(true, false);
+    c.no_eager = true;
+    assert_int_equal(decide(&c, (int64_t[EP_RUNNERS]){9000, 1, 8000, 0}), 10);
+    assert_int_equal(c.kept, EP_RUN_ATTACHED);
+    assert_null(strstr(c.why, "eager"));
 }
 
 int main(void) {
@@ -129,6 +219,10 @@ int main(void) {
         cmocka_unit_test(an_epilogue_has_to_be_worth_its_memory),
         cmocka_unit_test(post_ops_are_one_way_more),
         cmocka_unit_test(other_bits_are_refused),
+        cmocka_unit_test(every_product_gets_its_own_way),
+        cmocka_unit_test(hopeless_ways_are_left_at_once),
+        cmocka_unit_test(a_missing_way_is_not_asked_for),
+        cmocka_unit_test(eager_is_no_way_of_other_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
