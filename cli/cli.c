@@ -28,6 +28,25 @@ int epi_keep(const char *option, const char *output, const char *const *inputs, 
     return -1;
 }
 
+int epi_writable(const char *option, const char *path, bool folder) {
+    struct stat st;
+    char place[4096];
+    if (!path) return -1;
+    snprintf(place, sizeof place, "%s", path);
+    if (stat(path, &st) == 0) {
+        if ((bool)S_ISDIR(st.st_mode) != folder)
+            return epi_bad("%s %s: this is %s folder", option, path, folder ? "no" : "a");
+    } else { /* it will be made in the folder around it */
+        for (size_t n = strlen(place); n > 1 && place[n - 1] == '/'; n--) place[n - 1] = 0;
+        char *slash = strrchr(place, '/');
+        if (slash)
+            slash[slash == place] = 0;
+        else
+            snprintf(place, sizeof place, ".");
+    }
+    return access(place, W_OK) == 0 ? -1 : epi_bad("%s %s: %s", option, path, strerror(errno));
+}
+
 int epi_fail(const char *what, const ep_error *err) {
     if (err->line > 0) return epi_bad("%s:%d:%d: %s", what, err->line, err->column, err->message);
     if (err->position >= 0) return epi_bad("%s: at byte %lld: %s", what, (long long)err->position, err->message);

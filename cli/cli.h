@@ -31,6 +31,8 @@ int epi_parse(int argc, char **argv, const char *usage, const epi_option *option
 int epi_fail(const char *what, const ep_error *err);
 /* Is the file that is to be written one of the `count` that are read? Then says so and gives EPI_BAD, else -1. */
 int epi_keep(const char *option, const char *output, const char *const *inputs, int count);
+/* Asked before long work: can a file be written at `path` (or in it, if it is to be a folder)? -1, or says why not. */
+int epi_writable(const char *option, const char *path, bool folder);
 int epi_bad(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The terminal's width (80 when piped), and whether colour is wanted (never when piped or with NO_COLOR). */
 int epi_width(void);

@@ -58,5 +58,6 @@ int cmd_explain(int argc, char **argv) {
     if (count == 0) return epi_bad("explain wants a trace; 'epi explain --help' says more");
     code = check_choice(&choice);
     if (code < 0) code = epi_keep("--report", page, paths, count);
+    if (code < 0) code = epi_writable("--report", page, false);
     return code >= 0 ? code : explain(paths, count, &choice, page, json);
 }

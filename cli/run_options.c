@@ -83,6 +83,11 @@ static int check_numbers(run_request *q) {
             return epi_bad("%s is %" PRId64 "; it must be %" PRId64 " to %" PRId64, rows[i].name, rows[i].value,
                            rows[i].least, rows[i].most);
     if (q->layer && !q->weights) return epi_bad("--layer names a layer of --weights, which is missing");
+    if (q->dump && !q->modes[EP_MODE_COMPILED])
+        return epi_bad("--dump shows compiled mode's graph; add --mode compiled");
+    int code = epi_writable("--report", q->report, false);
+    if (code < 0) code = epi_writable("--trace-dir", q->trace_dir, true);
+    if (code >= 0) return code;
     if (q->ask && q->json) return epi_bad("--ask talks to a person and --json to a program; choose one");
     return -1;
 }

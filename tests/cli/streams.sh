@@ -34,3 +34,19 @@ keeps explain --report "$tmp/t.json" "$tmp/t.json"
 keeps check --report "$tmp/g.guess" "$tmp/g.guess" "$tmp/t.json"
 keeps check --junit "$tmp/t.json" "$tmp/g.guess" "$tmp/t.json"
 keeps guess --output "$tmp/t.json" "$tmp/t.json"
+# what can't be written is told before the work, not after it
+refused() {
+    "$epi" "$@" >"$tmp/out" 2>"$tmp/err"
+    [ $? -eq 2 ] && [ "$(wc -l <"$tmp/err")" -eq 1 ] && [ ! -s "$tmp/out" ] || fail "not refused at once: $*"
+}
+refused explain --report "$tmp/none/page.html" "$tmp/t.json"
+refused explain --report "$tmp" "$tmp/t.json"
+if "$epi" run --help >"$tmp/out" 2>/dev/null; then
+    small="linear --batch 2 --seq 3 --dim 16 --out 8"
+    refused run $small --report "$tmp/none/page.html"
+    refused run $small --trace-dir "$tmp/none/deeper"
+    refused run $small --trace-dir "$tmp/t.json"
+    refused run $small --dump all
+    "$epi" run $small --trace-dir "$tmp/made/" --report "$tmp/page.html" >/dev/null 2>"$tmp/err" || fail "a new folder"
+    [ -s "$tmp/made/linear-eager.json" ] && [ -s "$tmp/page.html" ] || fail "nothing in the new folder"
+fi
