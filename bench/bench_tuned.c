@@ -1,9 +1,10 @@
-/* The tuned gated MLP against oneDNN as PyTorch uses it, in turn within one run, with the machine's peak and read
- * bandwidth measured in the same rounds.
- *   bench_tuned [--dtype bf16|f32|f16] [--threads N] [--rounds N] [--seconds S] [--scaling 1] [M DIM HIDDEN]...
+/* The tuned gated MLP against oneDNN as PyTorch uses it, in turn within one run, with the machine's peak or read
+ * bandwidth measured between the runs.
+ *   bench_tuned [--dtype bf16|f32|f16] [--threads N] [--rounds N] [--seconds S] [--scaling 1] [--row ISA] [M DIM HIDDEN]...
  * --scaling 1: only the tuned block, with 1 thread and with N in turn, and what N gain.
- * Columns are medians over the rounds: share of the peak (of the read bandwidth where the bound is memory), and time
- * relative to the tuned block (greater than 1: slower). All results are reused memory. */
+ * --row ISA: that row of the kernels (avx512bf16, ...), also where another one is faster on this machine.
+ * Columns are medians over the rounds: share (least, most) of the peak, or of the read bandwidth where the bound is memory,
+ * that the machine gave between the runs, and time relative to the tuned block (greater than 1: slower). All results are reused memory. */
 #define _GNU_SOURCE
 #include <dnnl.h>
 #include <math.h>
@@ -29,6 +30,7 @@ enum { MAX_ROUNDS = 101, WAYS = 9 };
 typedef struct problem {
     int64_t m, dim, hidden;
     ep_dtype dtype;
+    const ep_tuned_row *row;
     int threads;
     bool scaling;
     void *x, *wg, *wu, *wd, *g, *u, *h, *y;
@@ -185,18 +187,34 @@ static double median(double *v, int n) {
     return v[n / 2];
 }
 
-static double time_way(const problem *p, const ways *w, int way, double least) {
-    double t = seconds(), now;
-    int n = 0;
+/* What the machine gave right before, between and after the runs of a way: GFLOP/s, or GB/s. */
+typedef struct ceiling {
+    bool memory;
+    double rate;
+} ceiling;
+
+/* Seconds a run, in turn with bursts at the ceiling, so that both see the machine as it is at that moment. */
+static double time_way(const problem *p, const ways *w, int way, double least, ceiling *c) {
+    double spent = 0, inverse = 0;
+    int runs = 0, bursts = 0;
     do {
-        run_way(p, w, way);
-        n++;
-        now = seconds();
-    } while (now - t < least);
-    return (now - t) / n;
+        inverse += 1 / (c->memory ? bench_read_gbs(p->threads) : bench_peak_gflops(p->threads, p->row));
+        bursts++;
+        double t = seconds(), now;
+        do {
+            run_way(p, w, way);
+            runs++;
+            now = seconds();
+        } while (now - t < 0.002);
+        spent += now - t;
+    } while (spent < least);
+    inverse += 1 / (c->memory ? bench_read_gbs(p->threads) : bench_peak_gflops(p->threads, p->row));
+    c->rate = (bursts + 1) / inverse;
+    return spent / runs;
 }
 
-/* Medians of the tuned block's time with one thread over that with all, both in turn; the same of the peak. */
+/* Medians of the tuned block's time with one thread over that with all, both in turn; the same of the peak (below 8 rows:
+ * of the read bandwidth). */
 static void measure_scaling(problem *p, int rounds, double least) {
     static double gain[MAX_ROUNDS], peak[MAX_ROUNDS], ms[2][MAX_ROUNDS];
     int all = p->threads;
@@ -204,14 +222,15 @@ static void measure_scaling(problem *p, int rounds, double least) {
         double t[2], g[2];
         for (int many = 0; many < 2; many++) {
             p->threads = many ? all : 1;
-            g[many] = bench_peak_gflops(p->threads, p->dtype);
-            t[many] = time_way(p, NULL, TUNED_BLOCK, least);
+            ceiling c = {.memory = p->m < 8};
+            t[many] = time_way(p, NULL, TUNED_BLOCK, least, &c);
+            g[many] = c.rate;
         }
         if (r >= 0) gain[r] = t[0] / t[1], peak[r] = g[1] / g[0], ms[0][r] = t[0] * 1e3, ms[1][r] = t[1] * 1e3;
     }
-    printf("%s M %lld, %lld -> %lld: 1 thread %.2f ms, %d threads %.2f ms, x%.2f (the peak: x%.2f)\n",
-           ep_dtype_name(p->dtype), (long long)p->m, (long long)p->dim, (long long)p->hidden, median(ms[0], rounds),
-           all, median(ms[1], rounds), median(gain, rounds), median(peak, rounds));
+    printf("%s M %lld, %lld -> %lld, %s: 1 thread %.2f ms, %d threads %.2f ms, x%.2f (the ceiling: x%.2f)\n",
+           ep_dtype_name(p->dtype), (long long)p->m, (long long)p->dim, (long long)p->hidden, p->row->isa_name,
+           median(ms[0], rounds), all, median(ms[1], rounds), median(gain, rounds), median(peak, rounds));
     fflush(stdout);
 }
 
@@ -234,8 +253,8 @@ static void measure(problem *p, int rounds, double least) {
                          .w1_col = 1};
     ep_pack_request qd = {
         .dtype = p->dtype, .k = p->hidden, .n = p->dim, .w0 = p->wd, .w0_row = p->hidden, .w0_col = 1};
-    CHECK(ep_tuned_pack(p->threads, &q, NULL, &p->gate_up));
-    CHECK(ep_tuned_pack(p->threads, &qd, NULL, &p->down));
+    CHECK(ep_tuned_pack_with(p->row, p->threads, &q, NULL, &p->gate_up));
+    CHECK(ep_tuned_pack_with(p->row, p->threads, &qd, NULL, &p->down));
     CHECK(ep_tuned_scratch_create(NULL, &p->scratch));
     size_t handed = ep_tuned_packed_x_bytes(p->gate_up, p->down, p->m);
     p->handed = handed ? memset(ep_tuned_alloc(handed), 0, handed) : NULL;
@@ -253,33 +272,32 @@ static void measure(problem *p, int rounds, double least) {
     }
     if (peers) make_passes(p, &w.gelu, &w.mul);
     int count = peers ? WAYS : 4;
-    static double share[WAYS][MAX_ROUNDS], ratio[WAYS][MAX_ROUNDS], us[WAYS][MAX_ROUNDS], peaks[MAX_ROUNDS],
-        reads[MAX_ROUNDS];
-    for (int way = 0; way < count; way++) run_way(p, &w, way);
+    static double share[WAYS][MAX_ROUNDS], ratio[WAYS][MAX_ROUNDS], us[WAYS][MAX_ROUNDS], rates[MAX_ROUNDS];
     double flops = 2.0 * (double)p->m * (double)wn, bytes = (double)wn * (double)ep_dtype_size(p->dtype);
+    for (int way = 0; way < count; way++) run_way(p, &w, way);
+    double peak = bench_peak_gflops(p->threads, p->row), read = bench_read_gbs(p->threads);
+    ceiling c = {.memory = flops / peak < bytes / read};
     for (int r = 0; r < rounds; r++) {
-        double peak = bench_peak_gflops(p->threads, p->dtype) * 1e9, read = bench_read_gbs(p->threads) * 1e9, t0 = 0;
-        peaks[r] = peak * 1e-9, reads[r] = read * 1e-9;
+        double t0 = 0;
         for (int way = 0; way < count; way++) {
-            double t = time_way(p, &w, way, least);
+            double t = time_way(p, &w, way, least, &c);
             int mats = way == TUNED_DOWN || way == ANY_DOWN                  ? 1
                        : way == TUNED_UP || way == ANY_UP || way == PLAIN_UP ? 2
                                                                              : 3;
-            double compute = flops * mats / peak, memory = bytes * mats / read;
-            if (way == 0) t0 = t;
-            share[way][r] = 100 * (compute > memory ? compute : memory) / t;
+            if (way == 0) t0 = t, rates[r] = c.rate;
+            share[way][r] = 100e-9 * mats * (c.memory ? bytes : flops) / c.rate / t;
             ratio[way][r] = t / t0;
             us[way][r] = t * 1e6;
         }
     }
-    bool compute_bound = flops / (median(peaks, rounds) * 1e9) > bytes / (median(reads, rounds) * 1e9);
-    printf("%s M %lld, %lld -> %lld, %d threads, %s: peak %.0f GFLOP/s, read %.1f GB/s, bound by %s\n",
-           ep_dtype_name(p->dtype), (long long)p->m, (long long)p->dim, (long long)p->hidden, p->threads,
-           p->gate_up->row->isa_name, median(peaks, rounds), median(reads, rounds),
-           compute_bound ? "compute" : "memory");
-    for (int way = 0; way < count; way++)
-        printf("  %-24s %9.1f us  %5.1f %% of bound  x%.2f\n", way_names[way], median(us[way], rounds),
-               median(share[way], rounds), median(ratio[way], rounds));
+    printf("%s M %lld, %lld -> %lld, %d threads, %s: bound by %s, %.1f %s\n", ep_dtype_name(p->dtype), (long long)p->m,
+           (long long)p->dim, (long long)p->hidden, p->threads, p->row->isa_name, c.memory ? "memory" : "compute",
+           median(rates, rounds), c.memory ? "GB/s" : "GFLOP/s");
+    for (int way = 0; way < count; way++) {
+        double middle = median(share[way], rounds);
+        printf("  %-24s %9.1f us  %5.1f %% of bound (%.1f to %.1f)  x%.2f\n", way_names[way], median(us[way], rounds),
+               middle, share[way][0], share[way][rounds - 1], median(ratio[way], rounds));
+    }
     fflush(stdout);
     void *all[] = {p->x, p->wg, p->wu, p->wd, p->g, p->u, p->h, p->y, p->handed};
     for (int i = 0; i < 9; i++) free(all[i]);
@@ -288,14 +306,25 @@ static void measure(problem *p, int rounds, double least) {
     ep_tuned_scratch_destroy(p->scratch);
 }
 
+/* The fastest row of the dtype, or the one of that name. */
+static const ep_tuned_row *find_row(ep_dtype dtype, const char *isa_name) {
+    if (!isa_name) return ep_tuned_select(dtype, ep_cpu_get()->isa);
+    for (const ep_tuned_row *const *r = ep_tuned_rows; *r; r++)
+        if ((*r)->dtype == dtype && strcmp((*r)->isa_name, isa_name) == 0) return *r;
+    fprintf(stderr, "bench_tuned: %s has no row %s\n", ep_dtype_name(dtype), isa_name);
+    exit(1);
+}
+
 int main(int argc, char **argv) {
     problem p = {.dtype = EP_DTYPE_BF16, .threads = ep_cpu_get()->cores};
     int rounds = 7, i = 1;
     double least = 0.05;
+    const char *row = NULL;
     for (; i + 1 < argc && strncmp(argv[i], "--", 2) == 0; i += 2) {
         if (strcmp(argv[i], "--dtype") == 0) CHECK(ep_dtype_parse(argv[i + 1], &p.dtype));
         if (strcmp(argv[i], "--threads") == 0) p.threads = atoi(argv[i + 1]);
         if (strcmp(argv[i], "--scaling") == 0) p.scaling = atoi(argv[i + 1]);
+        if (strcmp(argv[i], "--row") == 0) row = argv[i + 1];
         if (strcmp(argv[i], "--rounds") == 0) rounds = atoi(argv[i + 1]);
         if (strcmp(argv[i], "--seconds") == 0) least = atof(argv[i + 1]);
     }
@@ -303,6 +332,7 @@ int main(int argc, char **argv) {
     ep_clock_init();
     omp_set_num_threads(p.threads);
     ep_isa_request_amx();
+    p.row = find_row(p.dtype, row);
     CHECK(dnnl_engine_create(&p.engine, dnnl_cpu, 0));
     CHECK(dnnl_stream_create(&p.stream, p.engine, dnnl_stream_default_flags));
     for (; i + 2 < argc; i += 3) {

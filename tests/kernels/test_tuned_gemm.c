@@ -54,16 +54,16 @@ static void a_sweep_changes_no_bit(void **state) {
     ep_tuned_scratch *scratch = NULL;
     assert_int_equal(ep_tuned_scratch_create(NULL, &scratch), EP_OK);
     for (const ep_tuned_row *const *r = ep_tuned_rows; *r; r++)
-        for (int s = 0; s < 32 && row_runs(*r) && (*r)->sweep; s++) {
+        for (int s = 0; s < 48 && row_runs(*r) && (*r)->sweep; s++) {
+            static const ep_act acts[] = {EP_ACT_GELU_TANH, EP_ACT_SILU,     EP_ACT_NONE,
+                                          EP_ACT_NONE,      EP_ACT_GELU_ERF, EP_ACT_GELU_TANH};
             tuned_case c = {.m = shapes[s % 8][0],
                             .n = shapes[s % 8][1],
                             .k = shapes[s % 8][2],
-                            .pair = s / 8 < 2,
+                            .pair = acts[s / 8] != EP_ACT_NONE,
                             .bias = s / 8 % 2,
                             .residual = s / 8 == 3,
-                            .act = s / 8 == 0   ? EP_ACT_GELU_TANH
-                                   : s / 8 == 1 ? EP_ACT_SILU
-                                                : EP_ACT_NONE,
+                            .act = acts[s / 8],
                             .x_col = 1,
                             .w_col = 1,
                             .bias_step = 1};
@@ -71,6 +71,10 @@ static void a_sweep_changes_no_bit(void **state) {
             ep_tuned_row by_tile = **r;
             by_tile.sweep = NULL;
             make_data(&c, (*r)->dtype, &d);
+            for (int64_t k = 0; k < c.k; k += 3) { /* a row far from 0, and one that is nowhere */
+                ep_element_store((*r)->dtype, d.x + (size_t)(5 * d.x_row + k) * ep_dtype_size((*r)->dtype), 40);
+                ep_element_store((*r)->dtype, d.x + (size_t)(9 * d.x_row + k) * ep_dtype_size((*r)->dtype), INFINITY);
+            }
             run_case(&c, &by_tile, &d, 1, scratch);
             char *want = malloc(d.out_bytes);
             assert_non_null(want);

@@ -459,13 +459,17 @@ V_TABLE v_bf16_erf_3[32] = {-0.0712428838f,  0.0103964312f, -0.32734865f,     0.
                             0.00492192805f,  0.0106996391f, 0.0322480053f,    0.00669778371f, -0.00330963242f,
                             -0.00796513166f, -0.090151757f, -0.585681021f,    0.0440137535f,  -0.0498103648f,
                             0.295671254f,    -0.0227879714f};
+#define V_NEAR_BF16 3.875f
 #define V_GELU_OF_BF16(name)                                                                                           \
-    V_FN v_f32 v_gelu_##name##_of_bf16(v_f32 x) {                                                                      \
+    V_FN v_f32 v_gelu_##name##_near_bf16(v_f32 x) { /* |x| < V_NEAR_BF16 */                                            \
         v_i32 at = v_bits(x + K(3145728.0f));                                                                          \
         v_f32 p = v_fma(v_lookup32(v_bf16_##name##_3, at), x, v_lookup32(v_bf16_##name##_2, at));                      \
         p = v_fma(p, x, v_lookup32(v_bf16_##name##_1, at));                                                            \
-        p = v_fma(p, x, v_lookup32(v_bf16_##name##_0, at)) * x;                                                        \
-        v_mask inside = v_lt(v_abs(x), K(3.875f));                                                                     \
+        return v_fma(p, x, v_lookup32(v_bf16_##name##_0, at)) * x;                                                     \
+    }                                                                                                                  \
+    V_FN v_f32 v_gelu_##name##_of_bf16(v_f32 x) {                                                                      \
+        v_f32 p = v_gelu_##name##_near_bf16(x);                                                                        \
+        v_mask inside = v_lt(v_abs(x), K(V_NEAR_BF16));                                                                \
         if (__builtin_expect(v_all(inside), 1)) return p;                                                              \
         return v_blend(inside, p, v_gelu_##name##_far(x));                                                             \
     }

@@ -193,20 +193,30 @@ typedef struct finish {
     int row, end;
 } finish;
 
-enum { FINISH_NONE, FINISH_GATED, FINISH_PLAIN };
+enum { FINISH_NONE, FINISH_GATED, FINISH_TANH, FINISH_ERF, FINISH_PLAIN };
+
+/* act(gate) of bf16 numbers, rounded to bf16. The gelus' short forms take vector ports, which have nothing else to do here;
+ * lookups wait for the ports that tiles are loaded by. Far from 0 the table is shorter than the formula. */
+static inline __attribute__((always_inline)) v_f32 finish_act(const finish *f, const int kind, v_h16 gate) {
+    if (kind != FINISH_GATED) {
+        v_f32 g = v_widen_bf16(gate);
+        if (__builtin_expect(v_all(v_lt(v_abs(g), v_set1(V_NEAR_BF16))), 1))
+            return TILE_ROUND(kind == FINISH_TANH ? v_gelu_tanh_near_bf16(g) : v_gelu_erf_near_bf16(g));
+    }
+    return v_gather(f->table, v_index16(gate));
+}
 
 static inline __attribute__((always_inline)) void finish_row(finish *f, const int kind) {
     const float *s = f->sums + f->row * 32;
     char *out = f->out + f->row * f->out_row;
     __asm__ volatile("prefetchw %0" ::"m"(*(out + f->out_tile))); /* the next tile's line, which nobody has yet */
     v_f32 y0 = v_load(s) + f->bias0, y1 = v_load(s + 16) + f->bias1;
-    if (kind == FINISH_GATED && !f->biased) {
+    if (kind != FINISH_PLAIN && !f->biased) {
         /* Tile products leave no denormals, which this conversion would take for zeros. */
         __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)y1, (__m512)y0);
-        v_i32 index = v_index16((v_h16)_mm512_castsi512_si256(both));
         v_f32 up = v_widen_bf16((v_h16)_mm512_extracti64x4_epi64(both, 1));
-        TILE_STORE(out, v_gather(f->table, index) * up);
-    } else if (kind == FINISH_GATED) {
+        TILE_STORE(out, finish_act(f, kind, (v_h16)_mm512_castsi512_si256(both)) * up);
+    } else if (kind != FINISH_PLAIN) {
         TILE_STORE(out, tile_act_rounded(EP_ACT_COUNT, f->table, y0) * TILE_ROUND(y1));
     } else {
         if (f->residual) {
@@ -279,7 +289,7 @@ static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s,
     const ep_tile *done = s->done;
     int each = 0;
     if (kind != FINISH_NONE) {
-        const float *bias1 = kind == FINISH_GATED ? done->bias1 : done->bias0 ? done->bias0 + 16 : NULL;
+        const float *bias1 = kind != FINISH_PLAIN ? done->bias1 : done->bias0 ? done->bias0 + 16 : NULL;
         if (done->bias0) f.bias0 = v_load(done->bias0);
         if (bias1) f.bias1 = v_load(bias1);
         f.sums = done->sums, f.table = done->table, f.out = done->out, f.out_row = done->out_row,
@@ -310,12 +320,19 @@ static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s,
     _tile_stored(3, before + 528, 128);
 }
 
+static int kind_of(const ep_sweep *s) {
+    if (!s->done) return FINISH_NONE;
+    if (!s->pair) return FINISH_PLAIN;
+    return s->done->act == EP_ACT_GELU_TANH ? FINISH_TANH : s->done->act == EP_ACT_GELU_ERF ? FINISH_ERF : FINISH_GATED;
+}
+
 static void sweep(const ep_sweep *s) {
     __asm__ volatile("" ::: "memory");
-    int kind = !s->done ? FINISH_NONE : s->pair ? FINISH_GATED : FINISH_PLAIN;
-    switch (kind) {
+    switch (kind_of(s)) {
     case FINISH_NONE: s->first ? sweep_tiles(s, true, FINISH_NONE) : sweep_tiles(s, false, FINISH_NONE); break;
     case FINISH_GATED: s->first ? sweep_tiles(s, true, FINISH_GATED) : sweep_tiles(s, false, FINISH_GATED); break;
+    case FINISH_TANH: s->first ? sweep_tiles(s, true, FINISH_TANH) : sweep_tiles(s, false, FINISH_TANH); break;
+    case FINISH_ERF: s->first ? sweep_tiles(s, true, FINISH_ERF) : sweep_tiles(s, false, FINISH_ERF); break;
     default: s->first ? sweep_tiles(s, true, FINISH_PLAIN) : sweep_tiles(s, false, FINISH_PLAIN); break;
     }
     __asm__ volatile("" ::: "memory");
