@@ -40,7 +40,7 @@
     current = k;
     line.setTrace(traces[k]);
     detail(traces[k], -1);
-    $('summary').replaceChildren(summaryOf(data.explain[k]));
+    $('summary').replaceChildren(...[surpriseOf(data.verdicts, jumpTo), summaryOf(data.explain[k])].filter(Boolean));
     sectionCount = 0;
     $('tables').replaceChildren(...[verdictTable(data.verdicts, jumpTo), ...diffTables(data.diff), ...explainTables(data.explain[k])].filter(Boolean));
     const t = traces[k];

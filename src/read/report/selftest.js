@@ -15,6 +15,8 @@ function selftest({line, canvas, traces, $, isDark}) {
     canvas.dispatchEvent(new PointerEvent(type, {clientX: r.left + x, clientY: r.top + y, bubbles: true, pointerId: 1}));
   };
 
+  const broken = [...document.querySelectorAll('#tables td')].filter(c => c.textContent === 'broken').length;
+  check('what was guessed wrong stands first', !broken || document.querySelectorAll('#summary .surprise li').length === Math.min(broken, 5));
   if (t.n) {
     // Keys.
     const all = span();

@@ -84,17 +84,28 @@ function summaryOf(e) {
 
 const sum = (list, key) => list.reduce((n, r) => n + (isNumber(r[key]) ? r[key] : 0), 0);
 
+// What was guessed wrong stands above everything else, the biggest surprise first.
+function surpriseOf(v, show) {
+  if (!v || !Array.isArray(v.verdicts)) return null;
+  const broken = v.verdicts.filter(r => r.verdict === 'broken'), all = v.verdicts.length;
+  if (!broken.length) return make('p', {class: 'surprise', text: v.unknown ? `No claim is broken; ${plain(v.unknown)} of ${all} could not be decided.` : `The guess held: ${all} of ${all} claims.`});
+  return make('div', {class: 'surprise', role: 'note'}, make('p', {}, make('b', {class: 'broken', text: `${broken.length} of ${all} claims broken`})),
+    make('ol', {}, ...broken.slice(0, 5).map(r => make('li', {}, `The guess was \u201c${plain(r.claim)}\u201d; seen: ${plain(r.seen)}. `, eventButton(r, show)))));
+}
+
+function eventButton(r, show) {
+  if (!r.event || r.event.name === undefined) return null;
+  const b = make('button', {type: 'button', text: `${r.event.name.slice(0, 80)} at ${r.event.start_us} \u00b5s, ${r.event.lane}`});
+  b.addEventListener('click', () => show(r.event));
+  return b;
+}
+
 // `show` brings the event that broke a claim into the timeline.
 function verdictTable(v, show) {
   if (!v || !Array.isArray(v.verdicts)) return null;
   return section('Verdicts', table(`${plain(v.broken)} broken, ${plain(v.confirmed)} confirmed, ${plain(v.unknown)} unknown; the biggest surprise first.`, [
     ['claim', 'Claim'], ['verdict', 'Verdict', null, x => plain(x)], ['expected', 'Expected'], ['seen', 'Seen'],
-    [r => {
-      if (!r.event || r.event.name === undefined) return plain(r.event);
-      const b = make('button', {type: 'button', text: `${r.event.name.slice(0, 80)} at ${r.event.start_us} \u00b5s, ${r.event.lane}`});
-      b.addEventListener('click', () => show(r.event));
-      return b;
-    }, 'Shown by'],
+    [r => eventButton(r, show) || plain(r.event), 'Shown by'],
     ['line', 'Line', whole]], v.verdicts));
 }
 
