@@ -1,5 +1,5 @@
 /* What single compiled calls cost while sizes shift and the compiler works, each beside eager calls of the same inputs.
- *   bench_calls [--runs N] [--threads N] [--calls N] [--dtype bf16|f32] [--again] [--list]
+ *   bench_calls [--runs N] [--threads N] [--calls N] [--dtype bf16|f32] [--most BATCH] [--again] [--list]
  * A guest's clock wanders and its neighbours take whole milliseconds, so a longest call by itself says little. Here every
  * draw of a size is five calls back to back: eager, compiled, eager, eager, eager. The compiled call is divided by the
  * mean of the eager calls on both sides of it, and, as a control, the fourth call by those on both sides of it. Beside
@@ -33,6 +33,7 @@
 
 enum { DIM = 768, HIDDEN = 3072, SEQ = 16, MOST_BATCH = 64, MOST_CALLS = 1000, MOST_RUNS = 9, SIDES = 5 };
 static ep_context *ctx;
+static int most_batch = MOST_BATCH;
 
 typedef struct cost {
     double wall_us, cpu_us, steal_us;
@@ -197,7 +198,7 @@ static void list(const draw *all, int count) {
 
 static int batches(uint64_t *state) {
     *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
-    return 1 + (int)((*state >> 33) % MOST_BATCH);
+    return 1 + (int)((*state >> 33) % (uint64_t)most_batch);
 }
 
 /* One process: prints a line for each draw. */
@@ -295,20 +296,22 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[i], "--threads") && i + 1 < argc) threads = atoi(argv[++i]);
         if (!strcmp(argv[i], "--calls") && i + 1 < argc) count = atoi(argv[++i]);
         if (!strcmp(argv[i], "--dtype") && i + 1 < argc) dtype = strcmp(argv[++i], "f32") ? dtype : EP_DTYPE_F32;
+        if (!strcmp(argv[i], "--most") && i + 1 < argc) most_batch = atoi(argv[++i]);
         again |= !strcmp(argv[i], "--again");
         listed |= !strcmp(argv[i], "--list");
         is_child |= !strcmp(argv[i], "--child");
     }
+    if (most_batch < 1 || most_batch > MOST_BATCH) most_batch = MOST_BATCH;
     if (count < 1 || count > MOST_CALLS) count = 200;
     if (runs < 1 || runs > MOST_RUNS) runs = 1;
     if (is_child) return child(dtype, threads, count, again);
     char args[128];
-    snprintf(args, sizeof args, "--threads %d --calls %d --dtype %s%s", threads, count, ep_dtype_name(dtype),
-             again ? " --again" : "");
+    snprintf(args, sizeof args, "--threads %d --calls %d --dtype %s --most %d%s", threads, count, ep_dtype_name(dtype),
+             most_batch, again ? " --again" : "");
     printf(
         "geglu %s [batch, %d, %d] -> %d, batch drawn from 1..%d, empty cache, %d threads; calls by the eager calls on "
         "both sides\n",
-        ep_dtype_name(dtype), SEQ, DIM, HIDDEN, MOST_BATCH, threads);
+        ep_dtype_name(dtype), SEQ, DIM, HIDDEN, most_batch, threads);
     for (int r = 0; r < runs; r++) {
         if (run_child(args, all[r]) != count) return 1;
         if (listed) list(all[r], count);

@@ -1,7 +1,7 @@
 // ctest: slow
 /* Random graphs: what passes and loop nests make of a function is bit for bit what eager makes of it. 10,000 graphs run
  * through the passes, each verified after each pass, and the plain reference of the loop nests; some hundred of them as
- * generated code, many to one shared object. EP_GRAPHS and EP_SEED change how many and which. */
+ * generated code, many to one shared object. EP_GRAPHS, EP_SEED and EP_THREADS change how many, which, and on how many threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -109,7 +109,8 @@ static void random_graphs_are_eager_bit_for_bit(void **state) {
     uint64_t graphs = number("EP_GRAPHS", 10000), seed = number("EP_SEED", 20261130);
     print_message("seed %llu, %llu graphs\n", (unsigned long long)seed, (unsigned long long)graphs);
     ep_context *ctx;
-    assert_int_equal(ep_context_create(&(ep_context_options){.threads = 1}, NULL, &ctx), EP_OK);
+    assert_int_equal(ep_context_create(&(ep_context_options){.threads = (int)number("EP_THREADS", 1)}, NULL, &ctx),
+                     EP_OK);
     int64_t groups = 0, ops = 0, calls = 0, captures = 0, stepped = 0;
     for (uint64_t n = 0; n < graphs; n++) {
         rng r = {seed * 0x9e3779b97f4a7c15u + n * 0xda942042e4dd58b5u + 1};
@@ -229,7 +230,8 @@ static void generated_code_is_eager_bit_for_bit(void **state) {
     print_message("seed %llu, %llu programs\n", (unsigned long long)seed, (unsigned long long)(bundles * TOGETHER));
     ep_context *ctx;
     int64_t kernels = 0;
-    assert_int_equal(ep_context_create(&(ep_context_options){.threads = 2}, NULL, &ctx), EP_OK);
+    assert_int_equal(ep_context_create(&(ep_context_options){.threads = (int)number("EP_THREADS", 2)}, NULL, &ctx),
+                     EP_OK);
     rng r = {seed * 0x9e3779b97f4a7c15u + 99};
     for (uint64_t i = 0; i < bundles; i++) one_bundle(ctx, &r, &kernels);
     print_message("%lld kernels\n", (long long)kernels);

@@ -2,7 +2,7 @@
 /* Random pointwise groups and single ops as the epilogue of one to four packed products, or of columns of one product
  * (halves, interleaved): bit for bit what eager makes. Operands of the
  * products are small whole numbers, whose sums are exact in any order, so that nothing but the pointwise part can differ.
- * EP_GRAPHS and EP_SEED change how many and which. */
+ * EP_GRAPHS, EP_SEED and EP_THREADS change how many, which, and on how many threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -195,7 +195,7 @@ static void many(bool interpret, uint64_t graphs) {
     uint64_t seed = number("EP_SEED", 20261130), attached = 0;
     print_message("seed %llu, %llu graphs\n", (unsigned long long)seed, (unsigned long long)graphs);
     ep_context *ctx;
-    OK(ep_context_create(&(ep_context_options){.threads = 2}, NULL, &ctx));
+    OK(ep_context_create(&(ep_context_options){.threads = (int)number("EP_THREADS", 2)}, NULL, &ctx));
     for (uint64_t i = 0; i < graphs; i++) {
         rng r = {seed * 0x9e3779b97f4a7c15u + i * 0xda942042e4dd58b5u + 1};
         for (int w = 0; w < 8; w++) below(&r, 2);

@@ -36,7 +36,7 @@ static int member_of(const builder *b, int32_t value) {
 }
 
 /* Strides of `v` over the domain. A row-shaped reader of `reader_dims` dims sees it over the outer dims alone; its own
- * last dim is 1 or was dropped. */
+ * last dim is 1 or was dropped. Where that dim is 1 its stride means nothing, and must not look like a whole row's. */
 static ep_status domain_strides(const builder *b, const ep_value *v, bool row, int reader_dims,
                                 int64_t strides[EP_MAX_DIMS], ep_error *err) {
     int64_t sizes[EP_MAX_DIMS], ignored[EP_MAX_DIMS];
@@ -47,7 +47,7 @@ static ep_status domain_strides(const builder *b, const ep_value *v, bool row, i
     if (row && reader_dims < ndim) ndim--;
     EP_TRY(ep_view_expand(v->ndim, v->sizes, v->strides, ndim, sizes, err, ignored, strides));
     for (int i = 0; i < ndim; i++)
-        if (b->group->sizes[i] == 1) strides[i] = 0;
+        if (sizes[i] == 1) strides[i] = 0;
     return EP_OK;
 }
 
