@@ -12,6 +12,7 @@
 #define BYTES(v) ep_figure_bytes(v).text
 #define SHARE(v) ep_figure_share(v).text
 #define COUNT(v) ep_figure_count(v).text
+#define S(n) ((n) == 1 ? "" : "s") /* the plural */
 
 enum { ROWS = 12 }; /* of a table; the JSON has all */
 
@@ -64,21 +65,22 @@ static void health(const ep_study *s, page *p) {
     const ep_health *h = &s->facts->health;
     char line[400];
     title(p, "HEALTH");
-    snprintf(line, sizeof line, "%s: %s events, %s spans; %s launches, %s kernels%s",
-             ep_study_partial(s) ? "PARTIAL" : "complete", COUNT(h->events), COUNT(h->span_events), COUNT(h->launches),
-             COUNT(h->kernels),
+    snprintf(line, sizeof line, "%s: %s event%s, %s span%s; %s launch%s, %s kernel%s%s",
+             ep_study_partial(s) ? "PARTIAL" : "complete", COUNT(h->events), S(h->events), COUNT(h->span_events),
+             S(h->span_events), COUNT(h->launches), h->launches == 1 ? "" : "es", COUNT(h->kernels), S(h->kernels),
              h->device_recorded      ? ""
              : ep_study_host_only(s) ? "; the host alone"
                                      : "; the device side was not recorded");
     paragraph(p, "  ", 2, line);
     if (h->launches_without_kernel || h->kernels_without_launch) {
-        snprintf(line, sizeof line, "%s launches without a kernel, %s kernels without a launch",
-                 COUNT(h->launches_without_kernel), COUNT(h->kernels_without_launch));
+        snprintf(line, sizeof line, "%s launch%s without a kernel, %s kernel%s without a launch",
+                 COUNT(h->launches_without_kernel), h->launches_without_kernel == 1 ? "" : "es",
+                 COUNT(h->kernels_without_launch), S(h->kernels_without_launch));
         paragraph(p, "  ", 2, line);
     }
     if (h->kernels_before_launch) {
-        snprintf(line, sizeof line, "%s kernels before their launch: clocks differ by up to %s",
-                 COUNT(h->kernels_before_launch), NS(h->clock_skew_ns));
+        snprintf(line, sizeof line, "%s kernel%s before the launch: clocks differ by up to %s",
+                 COUNT(h->kernels_before_launch), S(h->kernels_before_launch), NS(h->clock_skew_ns));
         paragraph(p, "  ", 2, line);
     }
     if (h->impossible_times || h->overlaps_on_stream) {
@@ -92,7 +94,7 @@ static void health(const ep_study *s, page *p) {
                  COUNT(r->count), r->count == 1 ? "" : "s", (long long)r->first_offset);
         paragraph(p, "  ", 2, line);
     }
-    if (h->skipped) ep_text_printf(p->out, "  %s events could not be kept\n", COUNT(h->skipped));
+    if (h->skipped) ep_text_printf(p->out, "  %s event%s could not be kept\n", COUNT(h->skipped), S(h->skipped));
     if (!s->trace->has_shapes)
         paragraph(p, "  ", 2, "no shapes: record_shapes was off, so flops and bytes stay unknown");
 }
@@ -117,9 +119,9 @@ static void devices(const ep_study *s, page *p) {
         const ep_device_fact *d = &s->facts->devices[i];
         char line[400];
         snprintf(line, sizeof line,
-                 "%lld %s: %s kernels, %s copies, %s memsets; busy %s of %s, idle %s (of the whole trace %s)",
-                 (long long)d->id, d->name ? d->name : "", COUNT(d->kernels), COUNT(d->memcpys), COUNT(d->memsets),
-                 NS(d->busy_ns), NS(d->span_ns),
+                 "%lld %s: %s kernel%s, %s cop%s, %s memset%s; busy %s of %s, idle %s (of the whole trace %s)",
+                 (long long)d->id, d->name ? d->name : "", COUNT(d->kernels), S(d->kernels), COUNT(d->memcpys),
+                 d->memcpys == 1 ? "y" : "ies", COUNT(d->memsets), S(d->memsets), NS(d->busy_ns), NS(d->span_ns),
                  SHARE(d->span_ns > 0 ? 1 - (double)d->busy_ns / (double)d->span_ns : NAN),
                  SHARE(span > 0 ? 1 - (double)d->busy_ns / span : NAN));
         paragraph(p, "  ", 4, line);

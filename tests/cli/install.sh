@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# An installed tree is enough for a stranger's program in C and C++: by pkg-config, wherever the tree was put, and the
+# README's twenty lines compile without a warning. The libraries export ep_ names alone.
+set -euo pipefail
+build=$(dirname "$1")
+here=$2
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+fail() { echo "install.sh: $*" >&2; exit 1; }
+skip() { echo "install.sh: skipped: $*"; exit 0; }
+command -v pkg-config >/dev/null || skip "no pkg-config"
+grep -qE '^EPILOGUE_SANITIZE:[A-Z]+=.+' "$build/CMakeCache.txt" && skip "a sanitized library needs a sanitized program"
+cmake --install "$build" --prefix "$tmp/first" >/dev/null || fail "cmake --install"
+mv "$tmp/first" "$tmp/moved"
+lib=$(dirname "$(find "$tmp/moved" -name epilogue-read.pc)")
+export PKG_CONFIG_PATH=$lib LD_LIBRARY_PATH=$(dirname "$lib")
+cat >"$tmp/read.c" <<'C'
+#include <epilogue/analyze.h>
+#include <epilogue/guess.h>
+#include <epilogue/trace.h>
+#include <stdio.h>
+int main(int n, char **v) {
+    ep_error err;
+    ep_trace *t = NULL;
+    if (n < 2 || ep_trace_read(v[1], NULL, &err, &t) != EP_OK) return 2;
+    printf("%zu events\n", ep_trace_count(t));
+    ep_trace_destroy(t);
+    return 0;
+}
+C
+trace=$here/../trace/shared/article/mlp_eager.json
+cc -std=c17 -Wall -Wextra -Werror "$tmp/read.c" $(pkg-config --cflags --libs epilogue-read) -o "$tmp/read" || fail "C, epilogue-read"
+"$tmp/read" "$trace" | grep -qE '^[1-9][0-9]+ events$' || fail "the program read nothing"
+for so in "$(dirname "$lib")"/libepilogue*.so; do
+    other=$(nm -D --defined-only "$so" | awk '{ print $3 }' | grep -v '^ep_' | head -3 || true)
+    [ -z "$other" ] || fail "$so exports $other"
+done
+[ -f "$lib/epilogue.pc" ] || exit 0
+awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' "$here/../../README.md" >"$tmp/linear.c"
+cc -std=c17 -Wall -Wextra -Werror "$tmp/linear.c" $(pkg-config --cflags --libs epilogue) -o "$tmp/linear" || fail "the README's program"
+(cd "$tmp" && ./linear) | grep -qE '^[1-9][0-9]* events$' || fail "the README's program recorded nothing"
+for example in "$here"/../../examples/*.c; do
+    cc -std=c17 -Wall -Wextra -Werror "$example" $(pkg-config --cflags --libs epilogue) -o "$tmp/example" || fail "$example"
+done
+command -v c++ >/dev/null || exit 0
+printf '#include <epilogue/epilogue.h>\nint main() { return ep_version()[0] ? 0 : 1; }\n' >"$tmp/a.cpp"
+c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror "$tmp/a.cpp" $(pkg-config --cflags --libs epilogue) -o "$tmp/a" || fail "C++"
+"$tmp/a" || fail "the C++ program"
