@@ -79,8 +79,9 @@ static void health(const ep_study *s, page *p) {
         paragraph(p, "  ", 2, line);
     }
     if (h->kernels_before_launch) {
-        snprintf(line, sizeof line, "%s kernel%s before the launch: clocks differ by up to %s",
-                 COUNT(h->kernels_before_launch), S(h->kernels_before_launch), NS(h->clock_skew_ns));
+        snprintf(line, sizeof line, "%s kernel%s before %s launch: clocks differ by up to %s",
+                 COUNT(h->kernels_before_launch), S(h->kernels_before_launch),
+                 h->kernels_before_launch == 1 ? "its" : "their", NS(h->clock_skew_ns));
         paragraph(p, "  ", 2, line);
     }
     if (h->impossible_times || h->overlaps_on_stream) {
