@@ -309,7 +309,7 @@ static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s,
         f.end = t + 1 == s->tiles && s->end < s->row1 ? s->end : s->row1;
         sweep_tile(s, first, kind, a, t + 1 < s->tiles ? a + s->a_tile : a, c, before,
                    s->ahead + t * s->chunks * s->lines * 64, &f, each);
-        f.sums += 1024;
+        if (f.sums) f.sums += 1024; /* nothing to finish: nowhere to go */
         f.out += f.out_tile;
         if (f.residual) f.residual += 32 * f.residual_row;
         before = c;
