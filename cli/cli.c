@@ -65,13 +65,53 @@ bool epi_color(void) {
     return isatty(STDOUT_FILENO) && !(no && *no) && term && strcmp(term, "dumb") != 0;
 }
 
+void epi_wrap(const char *text, int column, int indent, int width) {
+    bool first = true;
+    while (*text) {
+        int n = (int)strcspn(text, " ");
+        if (!first && column + 1 + n > width) {
+            printf("\n%*s", indent, "");
+            column = indent;
+            first = true;
+        }
+        printf("%s%.*s", first ? "" : " ", n, text);
+        column += n + !first;
+        first = false;
+        text += n;
+        if (*text) text++;
+    }
+    putchar('\n');
+}
+
+/* Paragraphs are wrapped; the usage line and lines that begin with a blank stay as they are. */
+static void show_usage(const char *usage) {
+    char paragraph[2048];
+    int used = 0;
+    for (const char *at = usage; *at || used;) {
+        int n = (int)strcspn(at, "\n");
+        bool as_it_is = n == 0 || *at == ' ' || strncmp(at, "usage:", 6) == 0;
+        if (used && as_it_is) {
+            epi_wrap(paragraph, 0, 0, 80);
+            used = 0;
+            if (!*at) break;
+        }
+        if (as_it_is)
+            printf("%.*s\n", n, at);
+        else
+            used += snprintf(paragraph + used, sizeof paragraph - (size_t)used, "%s%.*s", used ? " " : "", n, at);
+        if (used >= (int)sizeof paragraph) used = (int)sizeof paragraph - 1;
+        at += n + (at[n] == '\n');
+    }
+}
+
 static void help(const char *usage, const epi_option *options) {
-    printf("%s\n", usage);
+    show_usage(usage);
     if (options->name) printf("\noptions:\n");
     for (const epi_option *o = options; o->name; o++) {
         char left[64];
         snprintf(left, sizeof left, "%s %s", o->name, o->argument ? o->argument : "");
-        printf("  %-24s %s\n", left, o->help);
+        printf("  %-24s ", left);
+        epi_wrap(o->help, 27, 27, 80);
     }
     printf("  %-24s %s\n", "--help", "this text");
 }

@@ -37,6 +37,8 @@ int epi_bad(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The terminal's width (80 when piped), and whether colour is wanted (never when piped or with NO_COLOR). */
 int epi_width(void);
 bool epi_color(void);
+/* Prints words at most `width` columns wide and a line's end; the text begins at `column`, later lines at `indent`. */
+void epi_wrap(const char *text, int column, int indent, int width);
 
 #define EP_COMMAND(name, function, sentence) int function(int argc, char **argv);
 #define EP_COMMAND_RUN(name, function, sentence) int function(int argc, char **argv);

@@ -74,6 +74,7 @@ static void put_mode(json_out *j, const run_result *r, ep_mode mode) {
     json_number(j, "bound_us", r->bound_us);
     json_number(j, "first_call_us", r->cold_us);
     json_number(j, "packed_bytes", mode != EP_MODE_EAGER ? (double)r->packed_bytes : NAN);
+    json_number(j, "packed_freed_bytes", mode == EP_MODE_COMPILED ? (double)r->compile.packed_freed_bytes : NAN);
     json_text(j, "choices", mode != EP_MODE_EAGER ? r->choices : NULL);
     put_compile(j, r);
     json_object(j, "error");

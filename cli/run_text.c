@@ -142,6 +142,17 @@ static void show_compile(const run_result *r) {
         printf("  cache    none: %.60s\n", r->compile.cache_trouble);
 }
 
+static void show_packed(const run_result *r, ep_mode mode) {
+    char a[24], b[24];
+    if (r->packed_bytes > 0)
+        printf("  packed   %s of weights, once, %s%s\n", run_amount_text((double)r->packed_bytes, "B", a),
+               mode == EP_MODE_TUNED ? "in " : "beside the calls",
+               mode == EP_MODE_TUNED ? run_time_text(r->cold_us, b) : "");
+    if (r->has_compile && r->compile.packed_freed_bytes > 0)
+        printf("  freed    %s of packed weights: another way was faster for their products\n",
+               run_amount_text((double)r->compile.packed_freed_bytes, "B", a));
+}
+
 /* What recording cost: the events of a step times the price of one, beside the step. */
 static void show_own_cost(const run_result *r) {
     char a[24], b[24];
@@ -152,25 +163,6 @@ static void show_own_cost(const run_result *r) {
     if (r->dropped) printf("  PARTIAL: %" PRId64 " events found the ring full and are missing\n", r->dropped);
 }
 
-/* Words at most `width` columns wide, every line but the first indented. */
-static void wrap(const char *text, int column, int indent, int width) {
-    bool first = true;
-    while (*text) {
-        int n = (int)strcspn(text, " ");
-        if (!first && column + 1 + n > width) {
-            printf("\n%*s", indent, "");
-            column = indent;
-            first = true;
-        }
-        printf("%s%.*s", first ? "" : " ", n, text);
-        column += n + !first;
-        first = false;
-        text += n;
-        if (*text) text++;
-    }
-    putchar('\n');
-}
-
 /* Each line of the text behind `head`, wrapped. */
 static void show_lines(const char *head, const char *text) {
     char line[400];
@@ -178,7 +170,7 @@ static void show_lines(const char *head, const char *text) {
     for (; *text; text += strcspn(text, "\n") + (strchr(text, '\n') != NULL)) {
         snprintf(line, sizeof line, "%.*s", (int)strcspn(text, "\n"), text);
         fputs(head, stdout);
-        wrap(line, indent, indent, 80);
+        epi_wrap(line, indent, indent, 80);
     }
 }
 
@@ -196,10 +188,7 @@ void run_show_result(const run_request *q, const run_result *r, ep_mode mode, bo
            r->timed_steps, run_time_text(r->step_min, b), run_time_text(r->step_max, c));
     printf("  host     %s besides the kernels: checks, shapes, choosing kernels\n", run_time_text(r->dispatch_us, a));
     show_compile(r);
-    if (r->packed_bytes > 0)
-        printf("  packed   %s of weights, once, %s%s\n", run_amount_text((double)r->packed_bytes, "B", a),
-               mode == EP_MODE_TUNED ? "in " : "beside the calls",
-               mode == EP_MODE_TUNED ? run_time_text(r->cold_us, b) : "");
+    show_packed(r, mode);
     show_lines("  choice   ", r->choices);
     show_error(q, r);
     show_own_cost(r);
@@ -257,17 +246,17 @@ static void surprise(int number, const ep_verdict *v, const run_result *r) {
     snprintf(text, sizeof text, "The guess was \"%s\". Seen: %s.", short_claim(v->claim),
              v->seen ? v->seen : "nothing");
     printf("  %d. ", number);
-    wrap(text, 5, 5, 80);
+    epi_wrap(text, 5, 5, 80);
     const run_kernel *k = strstr(v->claim, "time") ? slowest(r) : NULL;
     if (k && k->us > 0.2 * r->kernel_us) {
         snprintf(text, sizeof text, "Most of the lost time is in %s: it took %s where %s is possible.", k->name,
                  run_time_text(k->us, a), run_time_text(k->bound_us, b));
         printf("     ");
-        wrap(text, 5, 5, 80);
+        epi_wrap(text, 5, 5, 80);
     } else if (v->event && *v->event) {
         snprintf(text, sizeof text, "First seen at %s.", v->event);
         printf("     ");
-        wrap(text, 5, 5, 80);
+        epi_wrap(text, 5, 5, 80);
     }
 }
 
@@ -296,7 +285,7 @@ static void worth_knowing(const run_result *r) {
              "carry %s through memory; fused, most of that trip is gone (--mode all shows it).",
              100 * flops / r->flops, 100 * us / r->kernel_us, run_amount_text(bytes, "B", a));
     putchar('\n');
-    wrap(text, 0, 0, 80);
+    epi_wrap(text, 0, 0, 80);
 }
 
 void run_show_verdicts(const run_result *r, ep_mode mode, bool brief) {
