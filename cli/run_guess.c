@@ -19,17 +19,17 @@ bool run_predict(const run_request *q, const run_setup *s, ep_mode mode, run_res
     return true;
 }
 
-/* Which way compiled mode takes was open when the guess was made. Now that it is chosen, the claims are of that way. */
+/* Which way a mode takes was open when the guess was made. Now that it is chosen, the claims are of that way. */
 bool run_sharpen(const run_request *q, const run_setup *s, ep_mode mode, run_result *r) {
     ep_block_request b;
     ep_error err = {0};
     ep_guess *sharp;
     const ep_compiled *c = mode == EP_MODE_COMPILED ? ep_block_compiled(s->block) : NULL;
-    if (q->guess || !c || !r->predicted || r->prediction.kernel_range.low == r->prediction.kernel_range.high)
-        return true;
+    if (q->guess || !r->predicted || r->prediction.kernel_range.low == r->prediction.kernel_range.high) return true;
     run_block_request(q, s, mode, &b);
-    b.answer = ep_compiled_answer(c);
-    if (b.answer == EP_ANSWER_UNDECIDED) return true;
+    if (c) b.answer = ep_compiled_answer(c);
+    if (mode == EP_MODE_TUNED) b.tuned_pair = ep_block_tuned_pair(s->block, b.batch * b.seq);
+    if (b.answer == EP_ANSWER_UNDECIDED && b.tuned_pair == EP_TUNED_UNDECIDED) return true;
     if (ep_predict_block(&b, &s->machine, &err, &r->sharp) != EP_OK ||
         ep_guess_predict(&b, &s->machine, &err, &sharp) != EP_OK) {
         epi_fail(q->block, &err);

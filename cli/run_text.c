@@ -76,6 +76,8 @@ void run_show_prediction(const run_result *r, ep_mode mode, const run_setup *s) 
     if (p->epilogue_kernels >= 0)
         printf("           or %" PRId64 ", where the pointwise one is faster in the products' epilogue\n",
                p->epilogue_kernels);
+    if (p->apart_kernels >= 0)
+        printf("           or %" PRId64 ", where gate and up apart are measured to be faster\n", p->apart_kernels);
     if (p->eager_kernels >= 0 && p->eager_kernels != p->kernels)
         printf("           or eager's %" PRId64 ", where it is faster than both\n", p->eager_kernels);
     printf("  work     %s, %s read and written\n", run_amount_text((double)p->work.flops, "FLOP", a),

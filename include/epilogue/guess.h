@@ -35,6 +35,7 @@ typedef struct ep_block_request {
     ep_specialize specialize; /* STATIC: no epilogues */
     ep_rounding rounding;     /* FEWEST: eager is never kept instead of a plan */
     ep_answer answer; /* COMPILED: how its calls are answered, once that was measured; UNDECIDED: any way may win */
+    ep_tuned_pair tuned_pair; /* TUNED, GATED, the same: how gate and up are made */
 } ep_block_request;
 
 /* Ends included. */
@@ -47,11 +48,12 @@ typedef struct ep_prediction {
     int64_t ops, views, kernels, launches, gemms, pointwise;
     ep_work work; /* of the whole step, each kernel's reads and writes added up */
     /* Over every way that measuring may choose: a plan's own kernels (the figures above), the pointwise kernel in a
-     * product's epilogue, eager's kernels where the plan loses to them. Low and high are equal where there is one way. */
+     * product's epilogue, eager's kernels where the plan loses to them; in tuned mode gate and up in one kernel, or apart
+     * by a library. Low and high are equal where there is one way. */
     ep_count_range kernel_range, gemm_range, pointwise_range, byte_range;
-    int64_t epilogue_kernels, eager_kernels; /* kernels of these two ways, or -1: not to be expected here */
-    ep_bound bound;                          /* of the whole step: each kernel's bound added up */
-    double low_us, high_us;                  /* the time range that is guessed */
+    int64_t epilogue_kernels, eager_kernels, apart_kernels; /* kernels of these ways, or -1: not to be expected here */
+    ep_bound bound;                                         /* of the whole step: each kernel's bound added up */
+    double low_us, high_us;                                 /* the time range that is guessed */
     double dispatch_us;
     ep_regime regime;
 } ep_prediction;

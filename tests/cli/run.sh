@@ -77,6 +77,13 @@ json=$("$epi" run geglu $small --mode eager,tuned --json)
 grep -qF '"ratio_to_eager": 1,' <<<"$json" || fail "no ratio in the JSON"
 for mode in eager compiled tuned; do grep -qE "^  $mode +" <<<"$out" || fail "$mode is missing side by side"; done
 
+# Tuned mode's guess is of the way that was chosen.
+for way in kernels:2 onednn:4; do
+    out=$(EPILOGUE_TUNED=${way%:*} "$epi" run geglu $small --mode tuned)
+    grep -q "^SHARPENED, by the choice: ${way#*:} kernels" <<<"$out" || fail "tuned, $way: not sharpened: $out"
+    grep -qE "^  yes  kernels = ${way#*:} " <<<"$out" || fail "tuned, $way: the guess did not hold: $out"
+done
+
 # --vary times each call.
 out=$("$epi" run linear --batch 1 --seq 4 --dim 16 --vary batch=1..8)
 grep -qE "^  eager +" <<<"$out" || fail "vary shows no eager calls"

@@ -139,6 +139,15 @@ static void sketch_tuned(sketch *s) {
     add_unit(s, true, linear_work(s, q->hidden, s->out));
 }
 
+/* Gate and up by a library, and one kernel for what stands between them and down. */
+static void sketch_apart(sketch *s) {
+    const ep_block_request *q = s->q;
+    add_unit(s, true, linear_work(s, q->dim, q->hidden));
+    add_unit(s, true, linear_work(s, q->dim, q->hidden));
+    add_unit(s, false, gated_work(s));
+    add_unit(s, true, linear_work(s, q->hidden, s->out));
+}
+
 static ep_status check_request(const ep_block_request *q, ep_error *err) {
     const struct {
         const char *name;
@@ -219,24 +228,41 @@ static bool may_stay_eager(const ep_block_request *q) {
     return q->rounding == EP_ROUNDING_EAGER && (generates || may_attach(q));
 }
 
+/* On the CPU a tuned block's gate and up are a library's where that is measured to be faster. Where 16-bit values keep
+ * their f32 bits until the store, a library that stores them is no choice. */
+static bool may_go_apart(const ep_block_request *q) {
+    return q->kind == EP_BLOCK_GATED && q->device.kind == EP_DEVICE_CPU &&
+           (q->rounding == EP_ROUNDING_EAGER || q->dtype == EP_DTYPE_F32);
+}
+
 /* The way to be expected, which is the plan's where it is open, and what else measuring may choose (NULL: nothing). */
-static sketch_fn find_ways(const ep_block_request *q, sketch_fn *epilogue, sketch_fn *eager) {
+typedef struct ways {
+    sketch_fn usual, epilogue, eager, apart;
+} ways;
+
+static ways find_ways(const ep_block_request *q) {
     static const sketch_fn by_mode[EP_MODE_COUNT] = {sketch_eager, sketch_plan, sketch_tuned};
     static const sketch_fn by_answer[] = {[EP_ANSWER_UNDECIDED] = sketch_plan,
                                           [EP_ANSWER_PLAN] = sketch_plan,
                                           [EP_ANSWER_POST_OPS] = sketch_post_ops,
                                           [EP_ANSWER_EPILOGUE] = sketch_tuned,
                                           [EP_ANSWER_EAGER] = sketch_eager};
-    *epilogue = *eager = NULL;
-    if (q->mode != EP_MODE_COMPILED) return by_mode[q->mode];
+    ways w = {.usual = by_mode[q->mode]};
+    if (q->mode == EP_MODE_TUNED && may_go_apart(q)) {
+        if (q->tuned_pair == EP_TUNED_UNDECIDED) w.apart = sketch_apart;
+        if (q->tuned_pair == EP_TUNED_APART) w.usual = sketch_apart;
+    }
+    if (q->mode != EP_MODE_COMPILED) return w;
     bool open = q->answer == EP_ANSWER_UNDECIDED;
-    if (open && may_attach(q)) *epilogue = sketch_tuned;
-    if (open && may_stay_eager(q)) *eager = sketch_eager;
-    return by_answer[q->answer];
+    w.usual = by_answer[q->answer];
+    if (open && may_attach(q)) w.epilogue = sketch_tuned;
+    if (open && may_stay_eager(q)) w.eager = sketch_eager;
+    return w;
 }
 
 static ep_prediction sum_up(sketch *s, const ep_machine *machine) {
-    ep_prediction p = {.ops = s->ops, .views = s->views, .epilogue_kernels = -1, .eager_kernels = -1};
+    ep_prediction p = {
+        .ops = s->ops, .views = s->views, .epilogue_kernels = -1, .eager_kernels = -1, .apart_kernels = -1};
     for (int i = 0; i < s->count; i++) {
         const unit *u = &s->units[i];
         /* What has no element launches nothing. */
@@ -281,20 +307,23 @@ static int64_t also(ep_prediction *p, const ep_prediction *other) {
 ep_status ep_predict_block(const ep_block_request *request, const ep_machine *machine, ep_error *err,
                            ep_prediction *out) {
     EP_TRY(check_request(request, err));
-    sketch_fn epilogue, eager, way = find_ways(request, &epilogue, &eager);
+    const ways w = find_ways(request);
     const sketch empty = {
         .q = request, .rows = request->batch * request->seq, .out = request->out ? request->out : request->dim};
     sketch s = empty;
-    way(&s);
+    w.usual(&s);
     if (request->mode == EP_MODE_COMPILED) s.ops = s.views = 0; /* one call, whoever answers it */
     ep_prediction p = sum_up(&s, machine), other;
-    for (int i = 0; i < 2 && p.kernels; i++) {
-        sketch_fn another = i ? eager : epilogue;
-        if (!another) continue;
+    const struct {
+        sketch_fn way;
+        int64_t *kernels;
+    } others[] = {{w.epilogue, &p.epilogue_kernels}, {w.eager, &p.eager_kernels}, {w.apart, &p.apart_kernels}};
+    for (size_t i = 0; i < sizeof others / sizeof *others && p.kernels; i++) {
+        if (!others[i].way) continue;
         s = empty;
-        another(&s);
+        others[i].way(&s);
         other = sum_up(&s, machine);
-        *(i ? &p.eager_kernels : &p.epilogue_kernels) = also(&p, &other);
+        *others[i].kernels = also(&p, &other);
     }
     *out = p;
     return EP_OK;

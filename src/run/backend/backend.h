@@ -4,6 +4,7 @@
 #ifndef EP_RUN_BACKEND_H
 #define EP_RUN_BACKEND_H
 
+#include <epilogue/block.h>
 #include <epilogue/context.h>
 #include <epilogue/ops.h>
 
@@ -159,6 +160,8 @@ typedef struct ep_backend_ops {
     size_t (*tuned_hand)(const ep_packed *first, const ep_packed *next, int64_t m);
     /* Which way calls with this pack take and why, a line each (optional); returns the text's length. */
     size_t (*tuned_text)(const ep_packed *p, char *out, size_t size);
+    /* How a pair's product of m rows is made (optional: always in one kernel). */
+    ep_tuned_pair (*tuned_pair_way)(const ep_packed *p, int64_t m);
     bool tuned_hooks; /* tuned takes calls with a hook */
     /* Packs in a file and mapped back, in the order given (optional; also where the three above exist). */
     ep_status (*pack_save)(const ep_packed *const *packs, int count, const char *path, ep_error *err);

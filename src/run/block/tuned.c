@@ -54,6 +54,12 @@ size_t ep_block_tuned_text(const ep_block *b, char *out, size_t size) {
     return at;
 }
 
+ep_tuned_pair ep_block_tuned_pair(const ep_block *b, int64_t rows) {
+    if (!b || !b->packed_first || b->kind != EP_BLOCK_GATED) return EP_TUNED_UNDECIDED;
+    const ep_backend_ops *ops = &b->ctx->ops;
+    return ops->tuned_pair_way && rows > 0 ? ops->tuned_pair_way(b->packed_first, rows) : EP_TUNED_FUSED;
+}
+
 int64_t ep_block_packed_bytes(const ep_block *b) {
     const ep_backend_ops *ops = &b->ctx->ops;
     int64_t sum = 0;

@@ -81,6 +81,7 @@ const ep_backend_ops ep_backend_cpu = {
     .tuned = ep_cpu_tuned,
     .tuned_hand = ep_tuned_hand_bytes,
     .tuned_text = ep_tuned_choice_text,
+    .tuned_pair_way = ep_tuned_pair_way,
     .tuned_hooks = true,
     .pack_save = ep_tuned_pack_save,
     .pack_load = ep_tuned_pack_load,

@@ -141,6 +141,7 @@ struct ep_packed {
 void ep_tuned_choices_create(ep_packed *p, const ep_pack_request *q);
 /* As ep_tuned_packed_x_bytes, and 0 too where a choice is open or oneDNN's. */
 size_t ep_tuned_hand_bytes(const ep_packed *first, const ep_packed *next, int64_t m);
+ep_tuned_pair ep_tuned_pair_way(const ep_packed *p, int64_t m);
 /* A line for every choice that was measured; returns its length. */
 size_t ep_tuned_choice_text(const ep_packed *p, char *out, size_t size);
 

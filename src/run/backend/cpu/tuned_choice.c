@@ -142,6 +142,11 @@ static bool is_kernel(const ep_packed *p, int64_t m) {
     return c->made && c->way == EP_WAY_KERNEL;
 }
 
+ep_tuned_pair ep_tuned_pair_way(const ep_packed *p, int64_t m) {
+    if (is_kernel(p, m)) return EP_TUNED_FUSED;
+    return p->choices[class_of(m)].made ? EP_TUNED_APART : EP_TUNED_UNDECIDED;
+}
+
 size_t ep_tuned_hand_bytes(const ep_packed *first, const ep_packed *next, int64_t m) {
     return is_kernel(first, m) && is_kernel(next, m) ? ep_tuned_packed_x_bytes(first, next, m) : 0;
 }

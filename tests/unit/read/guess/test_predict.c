@@ -94,6 +94,32 @@ static void test_ways(void **state) {
     range(predict(article(EP_BLOCK_LINEAR, EP_MODE_COMPILED)).kernel_range, 1, 1);
 }
 
+/* Gate and up of a tuned block: open, then the way that was chosen. */
+static void test_tuned_pair(void **state) {
+    (void)state;
+    ep_block_request q = article(EP_BLOCK_GATED, EP_MODE_TUNED);
+    ep_prediction p = predict(q);
+    range(p.kernel_range, 2, 4);
+    range(p.gemm_range, 2, 3);
+    range(p.pointwise_range, 0, 1);
+    assert_int_equal(p.apart_kernels, 4);
+    q.tuned_pair = EP_TUNED_FUSED;
+    range(predict(q).kernel_range, 2, 2);
+    q.tuned_pair = EP_TUNED_APART;
+    p = predict(q);
+    range(p.kernel_range, 4, 4);
+    q.mode = EP_MODE_COMPILED;
+    q.answer = EP_ANSWER_PLAN;
+    assert_int_equal(p.work.bytes_read, predict(q).work.bytes_read); /* the same four kernels */
+    q = article(EP_BLOCK_GATED, EP_MODE_TUNED);
+    q.rounding = EP_ROUNDING_FEWEST; /* 16 bits that stay f32 until the store: our kernel only */
+    range(predict(q).kernel_range, 2, 2);
+    q.rounding = EP_ROUNDING_EAGER;
+    q.device.kind = EP_DEVICE_CUDA;
+    range(predict(q).kernel_range, 2, 2);
+    range(predict(article(EP_BLOCK_MLP, EP_MODE_TUNED)).kernel_range, 2, 2);
+}
+
 /* Gate and up in one buffer: one product, which a view parts; on a GPU there is no epilogue. */
 static void test_packed(void **state) {
     (void)state;
@@ -171,9 +197,13 @@ static void test_text(void **state) {
     ep_error err = {0};
     ep_block_request q = article(EP_BLOCK_GATED, EP_MODE_TUNED);
     assert_int_equal(ep_guess_predict(&q, &machine, &err, &g), EP_OK);
-    assert_non_null(strstr(ep_guess_text(g), "region step\n  kernels = 2\n"));
-    assert_non_null(strstr(ep_guess_text(g), "fused gelu mul"));
+    assert_non_null(strstr(ep_guess_text(g), "region step\n  kernels in 2..4\n"));
+    assert_non_null(strstr(ep_guess_text(g), "fused gelu mul")); /* either way */
     assert_non_null(strstr(ep_guess_text(g), "bound = compute"));
+    ep_guess_destroy(g);
+    q.tuned_pair = EP_TUNED_FUSED;
+    assert_int_equal(ep_guess_predict(&q, &machine, &err, &g), EP_OK);
+    assert_non_null(strstr(ep_guess_text(g), "region step\n  kernels = 2\n"));
     ep_guess_destroy(g);
     q.mode = EP_MODE_COMPILED;
     assert_int_equal(ep_guess_predict(&q, &machine, &err, &g), EP_OK);
@@ -193,9 +223,9 @@ static void test_text(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts), cmocka_unit_test(test_ways),
-                                       cmocka_unit_test(test_packed), cmocka_unit_test(test_work),
-                                       cmocka_unit_test(test_times),  cmocka_unit_test(test_edges),
-                                       cmocka_unit_test(test_text)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts),     cmocka_unit_test(test_ways),
+                                       cmocka_unit_test(test_tuned_pair), cmocka_unit_test(test_packed),
+                                       cmocka_unit_test(test_work),       cmocka_unit_test(test_times),
+                                       cmocka_unit_test(test_edges),      cmocka_unit_test(test_text)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
