@@ -50,7 +50,7 @@ static void run_with(const char *rule, ep_block_kind kind, const fixture *f, boo
     OK(ep_block_run(b, EP_MODE_TUNED, f->x, residual ? f->residual : NULL, y));
     size_t n = ep_block_tuned_text(b, text, size);
     assert_int_equal(n, strlen(text));
-    ep_tuned_pair pair = ep_block_tuned_pair(b, f->x->sizes[0]);
+    ep_tuned_pair pair = ep_block_tuned_pair(b, ep_tensor_size(f->x, 0));
     assert_int_equal(pair == EP_TUNED_UNDECIDED, kind != EP_BLOCK_GATED);
     if (rule && kind == EP_BLOCK_GATED)
         assert_int_equal(pair, strcmp(rule, "onednn") == 0 ? EP_TUNED_APART : EP_TUNED_FUSED);
