@@ -153,8 +153,8 @@ static void block(ep_block_kind kind, int64_t m, int64_t dim, int64_t hidden) {
 int main(int argc, char **argv) {
     rested = argc > 1 && strcmp(argv[1], "rested") == 0;
     static const int64_t shapes[][3] = {{8192, 768, 3072},   {8192, 2048, 16384}, {8192, 4096, 14336},
-                                        {1024, 2048, 16384}, {128, 4096, 14336},  {16, 2048, 16384},
-                                        {1, 2048, 16384},    {1, 768, 3072}};
+                                        {1024, 2048, 16384}, {128, 4096, 14336},  {16, 4096, 14336},
+                                        {16, 2048, 16384},   {1, 2048, 16384},    {1, 768, 3072}};
     ep_error err = {0};
     ep_context_options on_gpu = {.device = {EP_DEVICE_CUDA, 0}};
     if (ep_context_create(&on_gpu, &err, &ctx) != EP_OK) {

@@ -34,18 +34,39 @@ probe() { # NAME TOOL HOW...
 probe bulk_store initcheck plain bulk
 probe cluster_sum racecheck cluster mbarrier nothing
 
+# memcheck is not told of failed driver calls: how many parameters a kernel has only an error tells, and every other failure
+# is a failure of the test. racecheck does not follow mbarriers of cluster scope, by which cuBLASLt's kernels meet: what
+# counts is hazards in kernels of ours.
+limit=${SANITIZER_SECONDS:-60}
+one() { # TOOL PROGRAM TEST
+    local tool=$1 program=$2 test=$3 log code hazards from=$SECONDS
+    log=$(mktemp)
+    local -a how=(env EPILOGUE_TEST_SMALL=1)
+    [ $tool = initcheck ] && how+=(EPILOGUE_INITCHECK=1)
+    how+=(timeout "$limit" "$sanitizer" --tool $tool --error-exitcode 9)
+    [ $tool = memcheck ] && how+=(--report-api-errors no)
+    "${how[@]}" "$program" $test >"$log" 2>&1
+    code=$?
+    hazards=$(grep -a 'Race reported' "$log" | grep -vc 'nvjet\|cublasLt\|cutlass')
+    say "$tool $(basename "$program") $test: exit $code, $((SECONDS - from)) s," \
+        "$(grep -ao 'ERROR SUMMARY: .*\|RACECHECK SUMMARY: .*' "$log" | tail -1)" \
+        "$([ $tool = racecheck ] && echo "$hazards in kernels of ours")"
+    if [ $tool = racecheck ] && [ $code = 9 ] && [ "$hazards" = 0 ] && ! grep -aq 'FAILED' "$log"; then code=0; fi
+    [ $code = 0 ] || grep -a '=========\|FAILED\|off by\|error: ' "$log" | head -40
+    rm -f "$log"
+    return $code
+}
+export -f one say
+export sanitizer limit
+
+# Test by test, several at a time: each tool is done within a minute.
+tests=$(grep -o 'cmocka_unit_test([a-z_]*)' "$(dirname "$0")/../tests/device/test_cuda_ops.c" | sed 's/.*(\(.*\))/\1/')
 for tool in memcheck racecheck synccheck initcheck; do
-    for t in "$build"/tests/test_cuda_ops "$build"/tests/test_cuda_two; do
-        [ -x "$t" ] || continue
-        fill=()
-        [ $tool = initcheck ] && fill=(EPILOGUE_INITCHECK=1)
-        env EPILOGUE_TEST_SMALL=1 "${fill[@]}" timeout "${SANITIZER_SECONDS:-300}" \
-            "$sanitizer" --tool $tool --error-exitcode 9 "$t" >"$log" 2>&1
-        code=$?
-        say "$tool $(basename "$t"): exit $code, $(grep -o 'ERROR SUMMARY: .*\|RACECHECK SUMMARY: .*' "$log" | tail -1)"
-        [ $code = 0 ] && continue
-        failed=1
-        grep -a '=========\|FAILED\|off by\|error: ' "$log" | head -40
-    done
+    from=$SECONDS
+    {
+        for t in $tests; do echo $tool "$build"/tests/test_cuda_ops $t; done
+        echo $tool "$build"/tests/test_cuda_two
+    } | xargs -P "${SANITIZER_JOBS:-8}" -L 1 bash -c 'one "$0" "$1" "$2"' || failed=1
+    say "$tool: all of it in $((SECONDS - from)) s"
 done
 exit $failed

@@ -241,10 +241,16 @@ static int add_key(uint64_t *key, int n, const ep_tensor *t) {
     return n;
 }
 
+static bool alone(const ep_block *b, int64_t rows) {
+    ep_context *ctx = b->ctx;
+    return b->kind == EP_BLOCK_GATED && ctx->ops.tuned_alone &&
+           ctx->ops.tuned_alone(&ctx->backend, b->packed_first, b->packed_down, rows, b->act);
+}
+
 /* Everything the launches depend on, besides the block itself, is in the three tensors. */
 static ep_status replay_or_run(ep_block *b, const ep_tensor *x, const ep_tensor *residual, ep_tensor *y) {
     uint64_t key[3 * (2 + 2 * EP_MAX_DIMS)];
-    if (!b->ctx->ops.replay || y->numel == 0) return run(b, x, residual, y);
+    if (!b->ctx->ops.replay || y->numel == 0 || alone(b, y->numel / b->out)) return run(b, x, residual, y);
     int n = add_key(key, add_key(key, add_key(key, 0, x), residual), y);
     return ep_replay_run(&b->replay, b->ctx, key, n, run_again, &(tuned_run){b, x, residual, y});
 }

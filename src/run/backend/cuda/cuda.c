@@ -73,6 +73,7 @@ const ep_backend_ops ep_backend_cuda = {
     .pack_bytes = cuda_pack_bytes,
     .tuned = cuda_tuned,
     .tuned_pair = cuda_tuned_pair,
+    .tuned_alone = cuda_tuned_alone,
     .module_load = cuda_module_load,
     .module_free = cuda_module_free,
     .module_symbol = cuda_module_symbol,

@@ -1,5 +1,4 @@
-/* Gated blocks of few rows in one kernel (kernels/sm90a/decode_sm90a.cuh): gate, up, activation and down. Asked for by
- * EPILOGUE_ONE_KERNEL=1: the kernel has run on a device in its ladder alone, not yet from here. */
+/* Gated blocks of few rows in one kernel (kernels/sm90a/decode_sm90a.cuh): gate, up, activation and down. */
 #include "cuda_packed.h"
 #include "cuda_select.h"
 
@@ -9,41 +8,56 @@ typedef struct decode_block_args {
     const void *bias0, *bias1, *bias2, *residual;
     void *h, *y;
     int64_t h_row, residual_row, y_row;
-    uint64_t *made;
+    uint64_t *state;
     uint64_t policy_w;
 } decode_block_args;
+enum { STATE_WORDS = 8 }; /* of one kernel */
 
-static int choose(const cuda_state *s, const ep_tuned_call *first, const ep_tuned_call *last) {
+static int choose_row(cuda_state *s, const ep_packed *w, const ep_packed *d, int64_t m, ep_act act) {
+    if (s->one_kernel == CUDA_ONE_NEVER || !w->w[1] || d->w[1] || d->k != w->n || w->k % 8) return -1;
+    cuda_shape shape = {m, w->n, w->k, w->dtype, true, act, s->major, s->sm_count};
+    int64_t l2 = s->one_kernel == CUDA_ONE_ALWAYS ? CUDA_BLOCK_ANY : s->l2_bytes;
+    int row = cuda_select_block(&shape, d->n, l2);
+    return row >= 0 && cuda_has_kernel(s, cuda_block_name(row, w->dtype)) ? row : -1;
+}
+
+bool cuda_tuned_alone(ep_backend *b, const ep_packed *first, const ep_packed *last, int64_t m, ep_act act) {
+    return choose_row(cuda_of(b), first, last, m, act) >= 0;
+}
+
+static int choose(cuda_state *s, const ep_tuned_call *first, const ep_tuned_call *last) {
     const ep_packed *w = first->weights, *d = last->weights;
     bool adjacent = (!first->bias0 || first->bias0_stride == 1) && (!first->bias1 || first->bias1_stride == 1) &&
                     (!last->bias0 || last->bias0_stride == 1);
-    if (!adjacent || !w->w[1] || d->w[1] || d->k != w->n || last->act != EP_ACT_NONE || first->residual ||
-        first->hook || first->more_count || last->more_count)
+    if (!adjacent || last->act != EP_ACT_NONE || first->residual || first->hook || first->more_count ||
+        last->more_count || !cuda_fits_copy_engine(first->x, first->m, w->k, first->x_row, first->x_col))
         return -1;
-    if (w->k % 8 || !cuda_fits_copy_engine(first->x, first->m, w->k, first->x_row, first->x_col)) return -1;
-    cuda_shape shape = {first->m, w->n, w->k, w->dtype, true, first->act, s->major, s->sm_count};
-    return cuda_select_block(&shape, d->n, s->l2_bytes);
+    return choose_row(s, w, d, first->m, first->act);
 }
 
-/* The count is zero once; every launch takes it to the next multiple of two a CTA. */
-static ep_status open_count(cuda_state *s, ep_packed *w, ep_error *err) {
+/* The counts are zero once; every launch of a kernel adds as much to its own. The first may start before what is ahead of
+ * it in the stream ends, so the zeros are waited for. */
+static ep_status open_counts(cuda_state *s, ep_packed *w, ep_error *err) {
+    size_t bytes = sizeof(uint64_t) * STATE_WORDS * cuda_block_row_count;
     if (w->made) return EP_OK;
-    EP_TRY(cuda_storage_create(s, sizeof(uint64_t), err, &w->made));
-    ep_status status = cuda_result(s, s->cu->memset8((cu_ptr)(uintptr_t)w->made->data, 0, sizeof(uint64_t), s->stream),
-                                   "cuMemsetD8Async", err);
+    EP_TRY(cuda_storage_create(s, bytes, err, &w->made));
+    ep_status status =
+        cuda_result(s, s->cu->memset8((cu_ptr)(uintptr_t)w->made->data, 0, bytes, s->stream), "cuMemsetD8Async", err);
+    if (status == EP_OK) status = cuda_result(s, s->cu->stream_sync(s->stream), "cuStreamSynchronize", err);
     if (status == EP_OK) return EP_OK;
     ep_storage_release(w->made);
     w->made = NULL;
     return status;
 }
 
-static ep_status run_block(cuda_state *s, const ep_tuned_call *first, const ep_tuned_call *last,
-                           const cuda_block_row *row, cuda_launch *l, ep_error *err) {
+static ep_status run_block(cuda_state *s, const ep_tuned_call *first, const ep_tuned_call *last, int index,
+                           cuda_launch *l, ep_error *err) {
+    const cuda_block_row *row = &cuda_block_rows[index];
     ep_packed *w = (ep_packed *)(uintptr_t)first->weights, *d = (ep_packed *)(uintptr_t)last->weights; /* caches */
     cu_tensor_map x, g, u, h, y;
     int64_t m = first->m;
     unsigned rows = (unsigned)row->rows, chunks = (unsigned)cuda_block_chunks(row);
-    EP_TRY(open_count(s, w, err));
+    EP_TRY(open_counts(s, w, err));
     EP_TRY(cuda_find_map(s, w, first->x, m, w->k, first->x_row, rows, 0, &x, err));
     EP_TRY(cuda_find_map(s, w, w->w[0], w->n, w->k, w->row[0], (unsigned)row->h, 0, &g, err));
     EP_TRY(cuda_find_map(s, w, w->w[1], w->n, w->k, w->row[1], (unsigned)row->h, 0, &u, err));
@@ -66,13 +80,13 @@ static ep_status run_block(cuda_state *s, const ep_tuned_call *first, const ep_t
                            .h_row = first->out_row,
                            .residual_row = last->residual_row,
                            .y_row = last->out_row,
-                           .made = (uint64_t *)(void *)w->made->data,
+                           .state = (uint64_t *)(void *)w->made->data + STATE_WORDS * index,
                            .policy_w = L2_NORMAL};
     l->grid[0] = (unsigned)s->sm_count;
     l->grid[1] = l->grid[2] = 1;
     l->block = 288;
     l->shared_bytes = (unsigned)cuda_block_shared(row);
-    l->programmatic = l->cooperative = true;
+    l->programmatic = true;
     void *params[] = {&x, &g, &u, &h, &y, &a};
     return cuda_run(s, l, params, err);
 }
@@ -82,17 +96,15 @@ ep_status cuda_tuned_pair(ep_backend *b, const ep_tuned_call *first, const ep_tu
     cuda_state *s = cuda_of(b);
     const ep_packed *w = first->weights;
     *ran = false;
-    int index = s->one_kernel ? choose(s, first, last) : -1;
-    if (index < 0) return EP_OK;
-    const char *name = cuda_block_name(index, w->dtype);
-    if (!cuda_has_kernel(s, name)) return EP_OK;
+    int index = choose(s, first, last);
+    if (index < 0 || (s->capture && !w->made)) return EP_OK; /* a capture cannot wait for the counts */
     EP_TRY(cuda_enter(s, err));
     int64_t m = first->m, out = last->weights->n;
-    cuda_launch l = {.name = name,
+    cuda_launch l = {.name = cuda_block_name(index, w->dtype),
                      .flops = 2 * m * w->n * (2 * w->k + out),
                      .bytes_read = 2 * (w->n * (2 * w->k + out) + m * (w->k + w->n) + (last->residual ? m * out : 0)),
                      .bytes_written = 2 * m * (w->n + out)};
-    EP_TRY(run_block(s, first, last, &cuda_block_rows[index], &l, err));
+    EP_TRY(run_block(s, first, last, index, &l, err));
     *ran = true;
     return EP_OK;
 }

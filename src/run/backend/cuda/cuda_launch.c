@@ -107,7 +107,7 @@ bool cuda_has_kernel(cuda_state *s, const char *name) {
 }
 
 static ep_status launch_now(cuda_state *s, cu_function function, const cuda_launch *l, void **params, ep_error *err) {
-    cu_launch_attribute attributes[3];
+    cu_launch_attribute attributes[2];
     cu_launch_config c = {
         {l->grid[0], l->grid[1], l->grid[2]}, {l->block, 1, 1}, l->shared_bytes, s->stream, attributes, 0};
     if (l->cluster > 1) {
@@ -122,12 +122,6 @@ static ep_status launch_now(cuda_state *s, cu_function function, const cuda_laun
         memset(a, 0, sizeof *a);
         a->id = CU_LAUNCH_PROGRAMMATIC;
         a->value.programmatic = 1;
-    }
-    if (l->cooperative) {
-        cu_launch_attribute *a = &attributes[c.attribute_count++];
-        memset(a, 0, sizeof *a);
-        a->id = CU_LAUNCH_COOPERATIVE;
-        a->value.cooperative = 1;
     }
     return cuda_result(s, s->cu->launch(&c, function, params, NULL), l->name, err);
 }

@@ -35,6 +35,8 @@ typedef struct cuda_block_row {
     int rows, h, y, stages;
 } cuda_block_row;
 extern const cuda_block_row cuda_block_rows[];
+extern const size_t cuda_block_row_count;
+enum { CUDA_BLOCK_ANY = -1 }; /* for l2_bytes: wherever it can run, faster or not */
 
 /* The row for a gated product of this shape and a second one with `out` columns; -1: two kernels are faster, or the only
  * way. */

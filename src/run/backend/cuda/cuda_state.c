@@ -96,7 +96,8 @@ ep_status cuda_state_open(int index, ep_error *err, cuda_state **out) {
     s->index = index;
     s->mark_written = getenv("EPILOGUE_INITCHECK") != NULL;
     const char *one = getenv("EPILOGUE_ONE_KERNEL");
-    s->one_kernel = one && strcmp(one, "1") == 0;
+    if (one && strcmp(one, "0") == 0) s->one_kernel = CUDA_ONE_NEVER;
+    if (one && strcmp(one, "all") == 0) s->one_kernel = CUDA_ONE_ALWAYS;
     const char *relaunch = getenv("EPILOGUE_RELAUNCH");
     s->no_relaunch = relaunch && strcmp(relaunch, "0") == 0;
     ep_status status = open_device(s, err);

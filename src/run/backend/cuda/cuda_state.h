@@ -33,6 +33,8 @@ typedef struct cuda_memory {
 
 typedef struct cuda_gemm_entry cuda_gemm_entry;
 
+typedef enum cuda_one { CUDA_ONE_FASTER, CUDA_ONE_NEVER, CUDA_ONE_ALWAYS } cuda_one; /* always: where it can run */
+
 typedef struct cuda_state {
     atomic_int refs;
     const cu_driver *cu;
@@ -64,7 +66,7 @@ typedef struct cuda_state {
     cu_result sticky;             /* the first device error that cannot be left behind */
     struct cuda_capture *capture; /* the stream is being captured into this; else NULL */
     bool mark_written;            /* for initcheck: outputs that it cannot see being written are filled first */
-    bool one_kernel;              /* EPILOGUE_ONE_KERNEL=1: gated blocks of few rows may be one */
+    cuda_one one_kernel;          /* EPILOGUE_ONE_KERNEL=0 or all: gated blocks of few rows in one kernel */
 } cuda_state;
 
 ep_status cuda_state_open(int index, ep_error *err, cuda_state **out);
@@ -90,7 +92,6 @@ typedef struct cuda_launch {
     const char *name; /* the kernel's symbol and its name in traces; static */
     unsigned grid[3], block, shared_bytes, cluster;
     bool programmatic; /* may start before the previous grid ends; the kernel waits for it itself */
-    bool cooperative;  /* all of its CTAs run at once; they wait for each other */
     int64_t flops, bytes_read, bytes_written;
 } cuda_launch;
 /* Runs an ahead-of-time kernel by name, passing the probe. EP_ERROR_NOT_BUILT where this build has no such kernel. */
@@ -122,6 +123,7 @@ void cuda_pack_free(ep_backend *b, ep_packed *p);
 int64_t cuda_pack_bytes(const ep_packed *p);
 ep_status cuda_tuned(ep_backend *b, const ep_tuned_call *call, ep_error *err);
 /* cuda_block.c */
+bool cuda_tuned_alone(ep_backend *b, const ep_packed *first, const ep_packed *last, int64_t m, ep_act act);
 ep_status cuda_tuned_pair(ep_backend *b, const ep_tuned_call *first, const ep_tuned_call *last, bool *ran,
                           ep_error *err);
 

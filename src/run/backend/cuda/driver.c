@@ -78,6 +78,10 @@ static void load_driver(void) {
                                         {"cuMemsetD32Async", offsetof(cu_driver, memset32)}};
     if (!bind(lib, &driver, graphs, sizeof graphs / sizeof *graphs, "", ignored, sizeof ignored))
         driver.kernel_node = NULL;
+    static const symbol_row params[] = {{"cuFuncGetParamInfo", offsetof(cu_driver, function_param)},
+                                        {"cuKernelGetParamInfo", offsetof(cu_driver, kernel_param)}};
+    if (!bind(lib, &driver, params, sizeof params / sizeof *params, "", ignored, sizeof ignored))
+        driver.function_param = NULL;
     driver.library = lib;
 }
 

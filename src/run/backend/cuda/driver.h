@@ -144,6 +144,9 @@ typedef struct cu_driver {
     cu_result (*memset_node)(void *node, cu_memset_node *params);
     cu_result (*node_dependencies)(void *node, void **dependencies, cu_edge *edges, size_t *count);
     cu_result (*memset32)(cu_ptr dst, unsigned value, size_t count, cu_stream stream);
+    /* Of newer drivers, both or none: where a kernel's parameters lie in a block of them. */
+    cu_result (*function_param)(cu_function function, size_t index, size_t *offset, size_t *bytes);
+    cu_result (*kernel_param)(void *kernel, size_t index, size_t *offset, size_t *bytes);
 } cu_driver;
 
 /* The driver, loaded once per process; NULL with a sentence where it is not there. Any thread. */

@@ -110,6 +110,8 @@ static ep_status prepare(cuda_state *s, ep_error *err) {
     EP_TRY(lt_check(s->lt->create(&s->lt_handle), "cublasLtCreate", err));
     EP_TRY(cuda_result(s, s->cu->memory_alloc(&s->workspace, WORKSPACE_BYTES), "cuMemAlloc of the cuBLASLt workspace",
                        err));
+    if (s->mark_written) /* parts of sums go through it, by the copy engine */
+        EP_TRY(cuda_result(s, s->cu->memset8(s->workspace, 0, WORKSPACE_BYTES, s->stream), "cuMemsetD8Async", err));
     s->workspace_bytes = WORKSPACE_BYTES;
     return EP_OK;
 }

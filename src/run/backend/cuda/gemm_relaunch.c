@@ -10,6 +10,8 @@ enum {
     STEPS = 4,
     PATCHES = 64,
     ATTRIBUTES = 4,
+    PARAMS = 64,
+    PARAM_BYTES = 32764, /* the most a kernel can have */
     KERNEL_NODE = 0,
     MEMSET_NODE = 2,
     CAPTURE_RELAXED = 2,
@@ -90,13 +92,27 @@ static const char *read_block(const cu_kernel_node *n, step *s) {
     return NULL;
 }
 
+/* Parameters given one by one, put where a block has them. How many there are only an error tells. */
+static const char *read_params(const cu_driver *cu, const cu_kernel_node *n, step *s) {
+    size_t offset[PARAMS], bytes[PARAMS], count = 0;
+    if (!cu->function_param) return "the driver is too old to tell a kernel's parameters";
+    while (count < PARAMS && (n->function ? cu->function_param(n->function, count, &offset[count], &bytes[count])
+                                          : cu->kernel_param(n->kernel, count, &offset[count], &bytes[count])) == 0) {
+        if (offset[count] + bytes[count] > s->bytes) s->bytes = offset[count] + bytes[count];
+        count++;
+    }
+    if (!count || count == PARAMS || s->bytes > PARAM_BYTES) return "a kernel's parameters could not be read";
+    if (!room(s, s->bytes)) return "no memory";
+    for (size_t i = 0; i < count; i++) memcpy((char *)s->words + offset[i], n->params[i], bytes[i]);
+    return NULL;
+}
+
 static const char *read_kernel(const cu_driver *cu, void *node, step *s) {
     cu_kernel_node n;
     memset(&n, 0, sizeof n);
     if (cu->kernel_node(node, &n) != 0) return "a kernel could not be read";
-    /* Given one by one, their sizes could be asked for only until an error says that there are no more. */
-    if (n.params || !n.extra) return "a kernel's parameters are not one block";
-    const char *why = read_block(&n, s);
+    if (!n.params && !n.extra) return "a kernel's parameters could not be read";
+    const char *why = n.params ? read_params(cu, &n, s) : read_block(&n, s);
     if (why) return why;
     s->function = n.function ? n.function : (cu_function)n.kernel; /* a launch takes either */
     memcpy(s->grid, n.grid, sizeof s->grid);

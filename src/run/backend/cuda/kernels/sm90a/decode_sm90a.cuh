@@ -1,13 +1,18 @@
 /* A whole gated block for up to 16 rows in one kernel: h = act(x g^T + bg) * (x u^T + bu), y = h d^T + bd + residual;
  * every weight is streamed once.
  *
- * Bound: weight bytes over memory bandwidth. One CTA a multiprocessor, all of them there at once (a cooperative launch).
- * One thread fills a ring through the copy engine. First two warpgroups take tiles of H columns of h in turn, by wgmma
- * with the weights as the left side: 64 rows of them by 8 or 16 of x. Then a CTA makes OUT columns of y from all of h:
- * its eight warps divide the k of a stage and multiply by mma.sync, since OUT columns would waste most of a wgmma; so
- * nothing is added up across CTAs. Until h is complete the ring fills with weights of the second half.
+ * Bound: weight bytes over memory bandwidth. The work is a list of tiles: H columns of h each, then OUT columns of y. One
+ * CTA a multiprocessor takes tile after tile from the list. One thread fills a ring through the copy engine. Tiles of h go
+ * to two warpgroups in turn, by wgmma with the weights as the left side: 64 rows of them by 8 or 16 of x. Tiles of y are
+ * made from all of h: the eight warps divide the k of a stage and multiply by mma.sync, since OUT columns would waste
+ * most of a wgmma; so nothing is added up across CTAs. The first tiles of h are made long before the last: their part of
+ * down's k is multiplied while others still make the rest, so memory never waits between the products.
  *
- * On an H200 (bench/ladder): 1 x 2048 -> 16384 in 53 us, as two kernels 55; 16 x 4096 -> 14336 in 89, as two 101. */
+ * CTAs wait for each other's h, and need not all be there at once: tiles are taken in order by CTAs that run, and tiles
+ * of h wait for nothing. So it is an ordinary launch, and may start while the one before still ends.
+ *
+ * On an H200 (bench/ladder), one after the other: 1 x 2048 -> 16384 in 47.7 us, as two kernels 55; 16 x 4096 -> 14336 in
+ * 84, as two 97. */
 #pragma once
 #include "../sm80/decode_sm80.cuh"
 #include "stream_sm90a.cuh"
@@ -26,7 +31,9 @@ struct decode_block_args {
     const void *bias2, *residual;
     void *h, *y;
     long long h_row, residual_row, y_row; /* elements */
-    unsigned long long *made;             /* grows by two a CTA with each launch */
+    /* [0] CTAs begun; [1..3] tiles taken, first and other tiles of h made, by even launches; [4..6] by odd ones. All only
+     * grow, with each launch by the same amount. */
+    unsigned long long *state;
     unsigned long long policy_w;
 };
 
@@ -35,7 +42,7 @@ template <int XR, int H, int OUT, int STAGES> struct decode_shape {
     static const int first = 2 * H * ROW_BYTES, second = chunks * OUT * ROW_BYTES;
     static const int w_bytes = first > second ? first : second, stage = w_bytes + chunks * XR * ROW_BYTES;
     static const int sums = DECODE_WARPS * OUT * XR * 4;
-    static const int total = STAGES * stage + sums + 2 * STAGES * 8 + 1024, threads = 32 * DECODE_WARPS + 32;
+    static const int total = STAGES * stage + sums + 20 * STAGES + 16 + 1024, threads = 32 * DECODE_WARPS + 32;
     static_assert(XR == 8 || XR == 16, "rows of x come in groups of 8");
     static_assert(H % 8 == 0 && H <= 64 && 2 * H >= 64, "a wgmma reads 64 rows, within the stage");
     static_assert(total <= SHARED_LIMIT, "the ring must fit a multiprocessor's shared memory");
@@ -59,41 +66,75 @@ __device__ __forceinline__ void count_made(unsigned long long *made) {
     asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(made), "l"(1ull) : "memory");
 }
 
+__device__ __forceinline__ unsigned long long take(unsigned long long *counter) {
+    unsigned long long v;
+    asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;" : "=l"(v) : "l"(counter), "l"(1ull) : "memory");
+    return v;
+}
+
+/* Shared memory behind the ring and the sums. */
+template <int STAGES> struct decode_memory {
+    uint32_t full, empty, tiles, begun; /* tiles: of each stage; begun: this CTA's number among all that ever began */
+    __device__ __forceinline__ decode_memory(uint32_t at)
+        : full(at), empty(full + 8 * STAGES), tiles(empty + 8 * STAGES), begun((tiles + 4 * STAGES + 7) & ~7u) {}
+};
+
+/* Which launch this is, and what its counts start from. */
+struct decode_launch {
+    unsigned long long *taken, *made, turn; /* turn: launches before this one that count in the same place */
+    int first, base;                        /* this CTA's first tile; of the low half of what is taken */
+    __device__ __forceinline__ decode_launch(const decode_block_args &a, uint32_t begun) {
+        unsigned long long number;
+        asm volatile("ld.shared.u64 %0, [%1];" : "=l"(number) : "r"(begun) : "memory");
+        unsigned long long launch = number / gridDim.x;
+        turn = launch >> 1;
+        taken = a.state + (launch & 1 ? 4 : 1);
+        made = taken + 1;
+        first = (int)(number - launch * gridDim.x);
+        base = (int)(turn * (a.tiles + a.out_tiles)) - (int)gridDim.x;
+    }
+    /* All tiles are taken once, and each is followed by one more try. */
+    __device__ __forceinline__ int next() const { return (int)take(taken) - base; }
+};
+
 template <typename S, int XR, int H, int OUT, int STAGES>
 __device__ __forceinline__ void
 decode_produce(const CUtensorMap *map_x, const CUtensorMap *map_g, const CUtensorMap *map_u, const CUtensorMap *map_h,
-               const CUtensorMap *map_d, const decode_block_args &args, uint32_t base, uint32_t full, uint32_t empty) {
+               const CUtensorMap *map_d, const decode_block_args &args, uint32_t base, decode_memory<STAGES> mem) {
     const int blocks = (args.k + BK - 1) / BK, stages = (args.n / BK + S::chunks - 1) / S::chunks;
-    tma_prefetch(map_g);
-    tma_prefetch(map_u);
-    tma_prefetch(map_x);
+    const int all = args.tiles + args.out_tiles, early = min(args.tiles, (int)gridDim.x);
+    decode_launch launch(args, mem.begun);
     int s = 0, waiting = 0; /* stages whose rows are not asked for yet */
     uint32_t phase = 1;
     bool ready = false;
-    unsigned long long complete = 0;
     auto next = [&]() {
         if (++s == STAGES) {
             s = 0;
             phase ^= 1;
         }
     };
+    auto begin = [&](int tile, int bytes) {
+        mbar_wait(mem.empty + 8 * s, phase);
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(mem.tiles + 4 * s), "r"(tile) : "memory");
+        mbar_expect(mem.full + 8 * s, bytes);
+    };
     auto load_x = [&](int i, int b) {
-        tma_load(base + i * S::stage + S::w_bytes, map_x, b * BK, 0, full + 8 * i, L2_NORMAL);
+        tma_load(base + i * S::stage + S::w_bytes, map_x, b * BK, 0, mem.full + 8 * i, L2_NORMAL);
     };
     auto x_there = [&]() {
         wait_previous_grid();
-        /* Before this CTA's own part is made: the count cannot reach the next multiple yet. */
-        unsigned long long all = 2ull * gridDim.x;
-        complete = (load_acquire(args.made) / all + 1) * all;
+        launch_next_grid(); /* so two launches run at once at most: they count apart */
         for (int i = 0; i < waiting; i++) load_x(i, i % blocks);
         ready = true;
     };
-    for (int tile = blockIdx.x; tile < args.tiles; tile += gridDim.x)
+    int tile = launch.first;
+    while (tile < args.tiles) {
+        int following = 0;
         for (int b = 0; b < blocks; b++) {
             if (!ready && waiting == STAGES) x_there();
-            mbar_wait(empty + 8 * s, phase);
-            uint32_t at = base + s * S::stage, bar = full + 8 * s;
-            mbar_expect(bar, S::first + XR * ROW_BYTES);
+            begin(tile, S::first + XR * ROW_BYTES);
+            if (b == max(blocks - 2, 0)) following = launch.next();
+            uint32_t at = base + s * S::stage, bar = mem.full + 8 * s;
             tma_load(at, map_g, b * BK, tile * H, bar, args.policy_w);
             tma_load(at + S::first / 2, map_u, b * BK, tile * H, bar, args.policy_w);
             if (ready)
@@ -102,39 +143,48 @@ decode_produce(const CUtensorMap *map_x, const CUtensorMap *map_g, const CUtenso
                 waiting++;
             next();
         }
+        tile = following;
+    }
     if (!ready) x_there();
-    if (blockIdx.x >= args.tiles) count_made(args.made); /* not by the consumers: they might be ahead of the reading */
 
     tma_prefetch(map_d);
     tma_prefetch(map_h);
-    ready = false;
+    /* Stages of down whose h is not asked for yet: they end before s. 1: the first tiles of h are made, 2: all are. */
+    int level = 0, from = 0;
     waiting = 0;
-    int begun = s;
-    auto load_h = [&](int i, int b) {
-        tma_load3(base + i * S::stage + S::w_bytes, map_h, 0, b * S::chunks, full + 8 * i, L2_NORMAL);
-    };
-    auto h_there = [&]() {
-        EP_STAMP(4);
-        while (load_acquire(args.made) < complete) {
+    auto needs = [&](int b) { return min((b + 1) * S::chunks * BK, args.n) <= early * H ? 1 : 2; };
+    auto look = [&](bool wait) {
+        while (level < needs(from)) {
+            if (load_acquire(launch.made + level) >= (launch.turn + 1) * (level ? args.tiles - early : early))
+                level++;
+            else if (!wait)
+                return;
         }
         asm volatile("fence.proxy.async.global;" ::: "memory");
-        EP_STAMP(5);
-        for (int i = 0; i < waiting; i++) load_h((begun + i) % STAGES, i % stages);
-        ready = true;
-    };
-    for (int tile = blockIdx.x; tile < args.out_tiles; tile += gridDim.x)
-        for (int b = 0; b < stages; b++) {
-            if (!ready && waiting == STAGES) h_there();
-            mbar_wait(empty + 8 * s, phase);
-            mbar_expect(full + 8 * s, S::second + S::chunks * XR * ROW_BYTES);
-            tma_load3(base + s * S::stage, map_d, tile * OUT, b * S::chunks, full + 8 * s, args.policy_w);
-            if (ready)
-                load_h(s, b);
-            else
-                waiting++;
-            next();
+        for (; waiting && needs(from) <= level; waiting--, from = from + 1 == stages ? 0 : from + 1) {
+            int i = (s - waiting + STAGES) % STAGES;
+            tma_load3(base + i * S::stage + S::w_bytes, map_h, 0, from * S::chunks, mem.full + 8 * i, L2_NORMAL);
         }
-    if (!ready) h_there();
+    };
+    while (tile < all) {
+        int following = 0;
+        for (int b = 0; b < stages; b++) {
+            while (waiting == STAGES) look(true);
+            begin(tile, S::second + S::chunks * XR * ROW_BYTES);
+            if (b == max(stages - 2, 0)) following = launch.next();
+            tma_load3(base + s * S::stage, map_d, (tile - args.tiles) * OUT, b * S::chunks, mem.full + 8 * s,
+                      args.policy_w);
+            if (!waiting) from = b;
+            waiting++;
+            next();
+            look(false);
+        }
+        tile = following;
+    }
+    while (waiting) look(true);
+    mbar_wait(mem.empty + 8 * s, phase);
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(mem.tiles + 4 * s), "r"(-1) : "memory");
+    mbar_arrive(mem.full + 8 * s);
 }
 
 /* A consumer warp's walk over the ring. Every warp passes every stage, also those that others take: a barrier tells only
@@ -199,7 +249,7 @@ template <typename T> __device__ __forceinline__ float decode_gated(int act, boo
 /* A warpgroup's tile of h. */
 template <typename T, typename S, int XR, int H, int STAGES>
 __device__ __forceinline__ void decode_tile(const decode_block_args &args, decode_place<STAGES> &p, uint32_t base,
-                                            int blocks, int tile) {
+                                            int blocks, int tile, unsigned long long *made) {
     float g[XR / 2], u[XR / 2];
     for (int b = 0; b < blocks; b++, p.next()) {
         p.wait();
@@ -234,6 +284,11 @@ __device__ __forceinline__ void decode_tile(const decode_block_args &args, decod
         float v = decode_gated<T>(args.act, args.eager, gv, uv);
         ((unsigned short *)args.h)[r * args.h_row + c] = (unsigned short)T::pack(v, 0.0f);
     }
+    /* What this warpgroup stored, the copy engine of every CTA will read. */
+    int wg = threadIdx.x >> 7;
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+    named_barrier(2 + wg, 128);
+    if ((threadIdx.x & 127) == 0) count_made(made + (tile >= (int)gridDim.x));
 }
 
 /* The sums of all warps, and what comes after them. */
@@ -276,43 +331,50 @@ __device__ __forceinline__ void decode_block_body(const CUtensorMap *map_x, cons
     typedef decode_shape<XR, H, OUT, STAGES> S;
     extern __shared__ uint8_t raw[];
     uint32_t base = (smem_u32(raw) + 1023) & ~1023u, sums = base + STAGES * S::stage;
-    uint32_t full = sums + S::sums, empty = full + 8 * STAGES;
+    decode_memory<STAGES> mem(sums + S::sums);
     if (threadIdx.x == 0) {
         EP_STAMP(0);
         for (int s = 0; s < STAGES; s++) {
-            mbar_init(full + 8 * s, 1);
-            mbar_init(empty + 8 * s, DECODE_WARPS);
+            mbar_init(mem.full + 8 * s, 1);
+            mbar_init(mem.empty + 8 * s, DECODE_WARPS);
         }
         fence_barrier_init();
+    } else if (threadIdx.x == 32 * DECODE_WARPS) { /* before the next launch may start: it takes the numbers after */
+        tma_prefetch(map_g);
+        tma_prefetch(map_u);
+        tma_prefetch(map_x);
+        asm volatile("st.shared.u64 [%0], %1;" ::"r"(mem.begun), "l"(take(args.state)) : "memory");
     }
     __syncthreads();
-    launch_next_grid();
     if (threadIdx.x >= 32 * DECODE_WARPS) {
         if (threadIdx.x == 32 * DECODE_WARPS)
-            decode_produce<S, XR, H, OUT, STAGES>(map_x, map_g, map_u, map_h, map_d, args, base, full, empty);
+            decode_produce<S, XR, H, OUT, STAGES>(map_x, map_g, map_u, map_h, map_d, args, base, mem);
         return;
     }
     int wg = threadIdx.x >> 7, lane = threadIdx.x & 31, warp = threadIdx.x >> 5, turn = 0;
     int blocks = (args.k + BK - 1) / BK, stages = (args.n / BK + S::chunks - 1) / S::chunks;
-    decode_place<STAGES> p = {full, empty, 0, 0, -1};
+    decode_place<STAGES> p = {mem.full, mem.empty, 0, 0, -1};
+    decode_launch launch(args, mem.begun);
     wait_previous_grid();
-    for (int tile = blockIdx.x; tile < args.tiles; tile += gridDim.x, turn ^= 1) {
-        if (turn == wg) {
-            decode_tile<T, S, XR, H, STAGES>(args, p, base, blocks, tile);
+    for (;;) {
+        int tile = 0;
+        p.wait();
+        if (lane == 0) asm volatile("ld.shared.u32 %0, [%1];" : "=r"(tile) : "r"(mem.tiles + 4 * p.s) : "memory");
+        tile = __shfl_sync(~0u, tile, 0); /* the lane that frees the stage has read it */
+        if (tile < 0) break;
+        if (tile < args.tiles) {
+            if (turn == wg)
+                decode_tile<T, S, XR, H, STAGES>(args, p, base, blocks, tile, launch.made);
+            else
+                for (int b = 0; b < blocks; b++, p.next()) {
+                    p.wait();
+                    p.free(p.s);
+                }
+            turn ^= 1;
             continue;
         }
-        for (int b = 0; b < blocks; b++, p.next()) {
-            p.wait();
-            p.free(p.s);
-        }
-    }
-    /* What this warpgroup stored, the copy engine of every CTA will read. */
-    asm volatile("fence.proxy.async.global;" ::: "memory");
-    named_barrier(2 + wg, 128);
-    if ((threadIdx.x & 127) == 0 && (wg || blockIdx.x < args.tiles)) count_made(args.made);
-    if (threadIdx.x == 0) EP_STAMP(2);
-
-    for (int tile = blockIdx.x; tile < args.out_tiles; tile += gridDim.x) {
+        tile -= args.tiles;
+        if (threadIdx.x == 0) EP_STAMP(2);
         float d[OUT / 16][XR / 8][4] = {};
         for (int b = 0; b < stages; b++, p.next()) {
             p.wait();
