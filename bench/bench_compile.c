@@ -1,7 +1,7 @@
 /* Compiled mode: what the first call costs and its parts, what a call costs while sizes shift, what guards and the plan
  * cost, and how near the generated kernels are to what the machine can do.
- *   bench_compile [--threads N] [--sizes N] [--json] [first] [shift] [settled] [host] [kernels] [rows]
- * Without a name: all. First calls and shifting sizes run in processes of their own, with a cache folder of their own.
+ *   bench_compile [--threads N] [--sizes N] [--json] [first] [shift] [host] [kernels] [rows]
+ * What single calls cost beside the compiler is bench_calls's to tell. Without a name: all. First calls and shifting sizes run in processes of their own, with a cache folder of their own.
  * Every output is compared with eager's; one that differs ends the program with exit 1. */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -163,30 +163,6 @@ static void child_shift(const char *mode, const char *dir) {
     printf("%f %f\n", (double)(s.kernels_generated + s.kernels_from_disk), (double)s.eager_calls);
 }
 
-enum { PASSES = 4 };
-
-/* Prints ms of four passes over the same calls: eager twice (after the first nothing is touched for the first time),
- * compiled with an empty cache, so that the compiler works beside the first calls, and eager again. */
-static void child_settled(const char *dir) {
-    ep_block *b = geglu(EP_DTYPE_BF16);
-    CHECK(ep_block_compile_with(b, &(ep_compile_options){.cache_dir = dir}));
-    ep_tensor *all = random_tensor(EP_DTYPE_BF16, 3, (int64_t[]){MOST_BATCH, SEQ, DIM}, 4, 1);
-    uint64_t from = state;
-    for (int pass = 0; pass < PASSES; pass++) {
-        state = from;
-        for (int i = 0; i < CALLS; i++) {
-            ep_tensor *x, *y;
-            CHECK(ep_tensor_slice(all, 0, 0, draw(), 1, NULL, &x));
-            printf("%f\n", timed(b, pass == 2 ? EP_MODE_COMPILED : EP_MODE_EAGER, x, &y) * 1e3);
-            ep_tensor_destroy(x);
-            ep_tensor_destroy(y);
-        }
-    }
-    ep_compile_stats s;
-    ep_compiled_stats(ep_block_compiled(b), &s);
-    printf("%f\n", (double)s.eager_calls);
-}
-
 /* ---- the first call ---- */
 
 static ep_status gelu_mul(ep_context *c, void *user, const ep_tensor *const *in, int n, ep_tensor **out, int m) {
@@ -319,43 +295,6 @@ static void shift(void) {
         line("  calls answered by eager", s[k].ms[CALLS + 1], "", "");
     }
     line("longest call, compiled by eager's longest", s[1].most / s[0].most, "x", "<= 1.5");
-}
-
-/* What compiling adds to single calls once memory and oneDNN's products are there: each call by the median of the second
- * pass's eager calls of its size; eager's third pass tells what the machine alone does. */
-static void settled(void) {
-    static double ms[PASSES * CALLS + 1];
-    double usual[MOST_BATCH + 1] = {0}, same_size[CALLS];
-    int batch[CALLS];
-    char *dir = fresh_folder(), args[128];
-    state = 88172645463325252u;
-    for (int i = 0; i < CALLS; i++) batch[i] = draw();
-    snprintf(args, sizeof args, "settled %s", dir);
-    if (child(args, ms, PASSES * CALLS + 1) != PASSES * CALLS + 1) exit(1);
-    drop_folder(dir);
-    for (int b = 1; b <= MOST_BATCH; b++) {
-        int n = 0;
-        for (int i = 0; i < CALLS; i++)
-            if (batch[i] == b) same_size[n++] = ms[CALLS + i];
-        usual[b] = median(same_size, n);
-    }
-    title("the same calls in a process that has run them before by eager: each by eager's usual call of its size");
-    static const char *const names[] = {"", "eager, second pass", "compiled, empty cache", "eager, after it"};
-    for (int pass = 1; pass < PASSES; pass++) {
-        double ratio[CALLS], early[CALLS];
-        int during = pass == 2 ? (int)ms[PASSES * CALLS] : 0; /* the first calls, while the compiler worked */
-        char text[96];
-        for (int i = 0; i < CALLS; i++) ratio[i] = ms[pass * CALLS + i] / usual[batch[i]];
-        memcpy(early, ratio, sizeof early);
-        snprintf(text, sizeof text, "%s: p50", names[pass]);
-        line(text, median(ratio, CALLS), "x", "");
-        line("  p99", ratio[CALLS * 99 / 100], "x", pass == 2 ? "<= 1.5" : "");
-        line("  longest", ratio[CALLS - 1], "x", pass == 2 ? "<= 1.5" : "");
-        if (pass != 2) continue;
-        line("  calls answered by eager while the compiler worked", during, "", "");
-        line("    their median", median(early, during), "x", "");
-        if (during) line("    the longest of them", early[during - 1], "x", "<= 1.5");
-    }
 }
 
 /* ---- one compiled function and its eager twin ---- */
@@ -694,7 +633,7 @@ int main(int argc, char **argv) {
     thread_count = ep_cpu_get()->cores;
     const char *child_args[3] = {NULL, NULL, NULL};
     unsigned wanted = 0;
-    static const char *const names[] = {"first", "shift", "host", "kernels", "rows", "settled"};
+    static const char *const names[] = {"first", "shift", "host", "kernels", "rows"};
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) thread_count = atoi(argv[++i]);
         if (strcmp(argv[i], "--sizes") == 0 && i + 1 < argc) distinct = atoi(argv[++i]);
@@ -703,21 +642,19 @@ int main(int argc, char **argv) {
             for (int k = 0; k < 3 && i + 1 < argc; k++) child_args[k] = argv[++i];
             break;
         }
-        for (unsigned k = 0; k < 6; k++)
+        for (unsigned k = 0; k < 5; k++)
             if (strcmp(argv[i], names[k]) == 0) wanted |= 1u << k;
     }
     if (ep_context_create(&(ep_context_options){.threads = thread_count}, NULL, &ctx) != EP_OK) return 1;
     if (child_args[0]) {
         if (strcmp(child_args[0], "first") == 0 && child_args[1]) child_first(child_args[1]);
         if (strcmp(child_args[0], "shift") == 0 && child_args[2]) child_shift(child_args[1], child_args[2]);
-        if (strcmp(child_args[0], "settled") == 0 && child_args[1]) child_settled(child_args[1]);
         return 0; /* what was made ends with the process */
     }
-    if (!wanted) wanted = 63;
+    if (!wanted) wanted = 31;
     char *dir = fresh_folder();
     if (wanted & 1) first();
     if (wanted & 2) shift();
-    if (wanted & 32) settled();
     if (wanted & 4) host(dir);
     if (wanted & 8) kernels(dir);
     if (wanted & 16) rows(dir);
