@@ -2,7 +2,9 @@
  *
  * Weights are [out, in] as PyTorch stores them; they are retained, not copied, and must not be written to while the block
  * lives: tuned mode packs a copy on first use or when ep_block_prepare is called, compiled mode where that is
- * faster. x is [..., in]. A block belongs to one thread at a time, as its context does. */
+ * faster. x is [..., in]. A block belongs to one thread at a time, as its context does: several threads have a context
+ * and a block each, over the same weights, and share the packed ones by ep_block_load_packed. What went wrong is in
+ * ep_context_error of the block's context. examples/06_weights.c goes from a file to a tuned block. */
 #ifndef EPILOGUE_BLOCK_H
 #define EPILOGUE_BLOCK_H
 
@@ -67,7 +69,7 @@ EP_API ep_tuned_pair ep_block_tuned_pair(const ep_block *block, int64_t rows);
  * process starts without packing and processes share the pages. A file fits the block's shapes and dtype or is refused
  * with EP_ERROR_SHAPE; one packed for another processor's kernels with EP_ERROR_UNSUPPORTED; a damaged one with
  * EP_ERROR_FORMAT (`verify` also reads and checks all panels). That the file holds this block's weights and not others
- * of the same shapes is for the caller to know. The file must not be cut short while it is mapped. */
+ * of the same shapes is for the caller to know; both are used, whichever is measured to be faster. The file must not be cut short while it is mapped. */
 EP_API ep_status ep_block_save_packed(ep_block *block, const char *path);
 EP_API ep_status ep_block_load_packed(ep_block *block, const char *path, bool verify);
 

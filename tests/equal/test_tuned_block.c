@@ -120,7 +120,8 @@ static void empty_batches(void **state) {
 static void packed_files(void **state) {
     (void)state;
     ep_context *ctx = make_context(false);
-    char path[64];
+    char path[64], choices[1024];
+    setenv("EPILOGUE_TUNED", "kernels", 1); /* whose bits do not hang on a measurement */
     snprintf(path, sizeof path, "tuned_block_%ld.packed", (long)getpid());
     ep_tensor *x = make_random(EP_DTYPE_BF16, 2, (int64_t[]){5, 70}, 1, 1), *a = NULL, *c = NULL;
     ep_tensor *both = make_random(EP_DTYPE_BF16, 2, (int64_t[]){96, 70}, 2, 0.1);
@@ -137,6 +138,12 @@ static void packed_files(void **state) {
     assert_int_equal(ep_block_run(first, EP_MODE_TUNED, x, NULL, &a), EP_OK);
     assert_int_equal(ep_block_run(second, EP_MODE_TUNED, x, NULL, &c), EP_OK);
     assert_memory_equal(ep_tensor_data(a), ep_tensor_data(c), 5 * 70 * 2);
+    /* What was loaded is weighed against the plain weights as what was packed here. */
+    unsetenv("EPILOGUE_TUNED");
+    assert_int_equal(ep_block_load_packed(second, path, true), EP_OK);
+    ep_tensor_destroy(c);
+    assert_int_equal(ep_block_run(second, EP_MODE_TUNED, x, NULL, &c), EP_OK);
+    assert_true(ep_block_tuned_text(second, choices, sizeof choices) > 0);
     assert_int_equal(ep_block_load_packed(third, path, false), EP_ERROR_SHAPE);
     assert_int_equal(ep_block_load_packed(second, "no/such/file", false), EP_ERROR_IO);
     ep_block_destroy(second);

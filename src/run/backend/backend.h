@@ -169,6 +169,7 @@ typedef struct ep_backend_ops {
     /* Packs in a file and mapped back, in the order given (optional; also where the three above exist). */
     ep_status (*pack_save)(const ep_packed *const *packs, int count, const char *path, ep_error *err);
     ep_status (*pack_load)(const char *path, bool verify, int count, ep_error *err, ep_packed **out);
+    void (*pack_from)(ep_packed *p, const ep_pack_request *request); /* of a pack that was loaded: its plain weights */
     void (*pack_describe)(const ep_packed *p, ep_dtype *dtype, int64_t *k, int64_t *n, bool *pair);
 
     /* Generated code (optional as a group): `image` is what the toolchain made. */

@@ -111,6 +111,14 @@ ep_status ep_block_load_packed(ep_block *b, const char *path, bool verify) {
     ep_block_tuned_free(b);
     b->packed_first = packs[0];
     b->packed_down = packs[1];
+    if (ctx->ops.pack_from) { /* the block holds the plain weights: they may be the faster way here, too */
+        ep_pack_request first = ep_pack_request_of(gated ? b->gate : b->up, gated ? b->up : NULL, true);
+        ctx->ops.pack_from(packs[0], &first);
+        if (b->down) {
+            ep_pack_request down = ep_pack_request_of(b->down, NULL, true);
+            ctx->ops.pack_from(packs[1], &down);
+        }
+    }
     return EP_OK;
 }
 

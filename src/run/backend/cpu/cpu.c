@@ -85,6 +85,7 @@ const ep_backend_ops ep_backend_cpu = {
     .tuned_hooks = true,
     .pack_save = ep_tuned_pack_save,
     .pack_load = ep_tuned_pack_load,
+    .pack_from = ep_tuned_choices_create,
     .pack_describe = ep_tuned_pack_describe,
     .copy = ep_cpu_copy,
     .gemm = ep_cpu_gemm,
