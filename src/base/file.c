@@ -98,6 +98,17 @@ ep_status ep_file_write(const char *path, const void *data, size_t size, ep_erro
     return status;
 }
 
+bool ep_fd_write(int fd, const void *data, size_t size) {
+    for (size_t done = 0; done < size;) {
+        ssize_t n = write(fd, (const char *)data + done, size - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n == 0) errno = ENOSPC;
+        if (n <= 0) return false;
+        done += (size_t)n;
+    }
+    return true;
+}
+
 ep_status ep_file_make_folder(const char *path, ep_error *err) {
     size_t n = strlen(path);
     char *copy = malloc(n + 1);

@@ -20,6 +20,8 @@ void ep_file_unmap(ep_mapped *m);
 ep_status ep_file_read(const char *path, size_t limit, ep_error *err, char **data, size_t *size);
 /* Written beside the target and renamed over it: a reader sees the old file or the new one, never a part. */
 ep_status ep_file_write(const char *path, const void *data, size_t size, ep_error *err);
+/* All of it, however many writes it takes; false with errno set. */
+bool ep_fd_write(int fd, const void *data, size_t size);
 /* Creates the folder and the ones above it. */
 ep_status ep_file_make_folder(const char *path, ep_error *err);
 

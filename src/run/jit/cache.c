@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 
 enum { PATH_SIZE = 4096, KEY_SIZE = 33 };
 #define SUFFIX ".epk"
@@ -216,16 +217,6 @@ ep_status ep_cache_peek(ep_cache *c, ep_hash128 key, ep_error *err, void **image
     return load(c, key, false, err, image, size, source);
 }
 
-static bool write_all(int fd, const void *data, size_t len) {
-    for (size_t done = 0; done < len;) {
-        ssize_t n = write(fd, (const char *)data + done, len - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        done += (size_t)n;
-    }
-    return true;
-}
-
 static int by_use(const void *a, const void *b) {
     const ep_cache_entry *x = a, *y = b;
     return x->used_ns < y->used_ns ? 1 : x->used_ns > y->used_ns ? -1 : strcmp(x->key, y->key);
@@ -292,7 +283,7 @@ ep_status ep_cache_store(ep_cache *c, ep_hash128 key, const void *image, size_t 
     entry_path(c, key, path);
     if (fd < 0) return not_kept(c, errno, path, err);
     errno = 0;
-    bool ok = write_all(fd, &h, sizeof h) && write_all(fd, image, size) && write_all(fd, source, source_len);
+    bool ok = ep_fd_write(fd, &h, sizeof h) && ep_fd_write(fd, image, size) && ep_fd_write(fd, source, source_len);
     int e = errno;
     if (close(fd) != 0 && ok) ok = false, e = errno;
     if (ok && rename(temp, path) != 0) ok = false, e = errno;

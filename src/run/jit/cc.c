@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 
 enum { PATH_SIZE = 4096, MAX_IMAGE = 64 << 20 };
 
@@ -90,43 +91,12 @@ typedef struct job {
 static ep_status write_file(const char *path, const void *data, size_t len, ep_error *err) {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return ep_fail(err, EP_ERROR_IO, "%s cannot be written: %s", path, strerror(errno));
-    for (size_t done = 0; done < len;) {
-        ssize_t n = write(fd, (const char *)data + done, len - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {
-            int e = errno;
-            close(fd);
-            return ep_fail(err, EP_ERROR_IO, "%s cannot be written: %s", path, strerror(e));
-        }
-        done += (size_t)n;
+    if (!ep_fd_write(fd, data, len)) {
+        int e = errno;
+        close(fd);
+        return ep_fail(err, EP_ERROR_IO, "%s cannot be written: %s", path, strerror(e));
     }
     return close(fd) ? ep_fail(err, EP_ERROR_IO, "%s cannot be written: %s", path, strerror(errno)) : EP_OK;
-}
-
-static ep_status read_file(const char *path, size_t max, ep_error *err, void **out, size_t *size) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0 || (size_t)st.st_size > max) {
-        if (fd >= 0) close(fd);
-        return ep_fail(err, EP_ERROR_IO, "%s cannot be read", path);
-    }
-    char *data = malloc((size_t)st.st_size + 1);
-    size_t done = 0;
-    while (data && done < (size_t)st.st_size) {
-        ssize_t n = read(fd, data + done, (size_t)st.st_size - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) break;
-        done += (size_t)n;
-    }
-    close(fd);
-    if (!data || done != (size_t)st.st_size) {
-        free(data);
-        return ep_fail(err, EP_ERROR_IO, "%s cannot be read", path);
-    }
-    data[done] = 0;
-    *out = data;
-    *size = done;
-    return EP_OK;
 }
 
 static ep_status open_job(job *j, ep_error *err) {
@@ -212,13 +182,12 @@ static ep_status wait_for(pid_t pid, const char *program, double limit_s, ep_err
 }
 
 static ep_status report(const job *j, const char *program, int status, ep_error *err) {
-    void *text = NULL;
-    size_t size = 0;
-    if (read_file(j->log, 1 << 20, NULL, &text, &size) != EP_OK) text = NULL;
+    char *text = NULL;
+    if (ep_file_read(j->log, 1 << 20, NULL, &text, NULL) != EP_OK) text = NULL;
     ep_status s = WIFSIGNALED(status)
                       ? ep_fail(err, EP_ERROR_COMPILER, "%s was ended by signal %d", program, WTERMSIG(status))
                       : ep_fail(err, EP_ERROR_COMPILER, "%s failed (exit %d): %.300s", program,
-                                WIFEXITED(status) ? WEXITSTATUS(status) : -1, text ? (const char *)text : "");
+                                WIFEXITED(status) ? WEXITSTATUS(status) : -1, text ? text : "");
     free(text);
     return s;
 }
@@ -239,7 +208,9 @@ static ep_status cc_build(const ep_build *b, ep_error *err, void **image, size_t
     if (s == EP_OK) s = start(program, j, b->isa, err, &pid);
     if (s == EP_OK) s = wait_for(pid, program, b->limit_s, err, &status);
     if (s == EP_OK && !(WIFEXITED(status) && WEXITSTATUS(status) == 0)) s = report(j, program, status, err);
-    if (s == EP_OK) s = read_file(j->object, MAX_IMAGE, err, image, size);
+    char *object = NULL;
+    if (s == EP_OK) s = ep_file_read(j->object, MAX_IMAGE, err, &object, size);
+    if (s == EP_OK) *image = object;
     close_job(j);
     free(j);
     return s;

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/parallel.h"
 #include "run/backend/launch.h"
 
@@ -32,15 +33,10 @@ static void *load_image(const void *image, size_t size, const char **why) {
         *why = strerror(errno);
         return NULL;
     }
-    for (size_t done = 0; done < size;) {
-        ssize_t n = write(fd, (const char *)image + done, size - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {
-            *why = strerror(errno);
-            close(fd);
-            return NULL;
-        }
-        done += (size_t)n;
+    if (!ep_fd_write(fd, image, size)) {
+        *why = strerror(errno);
+        close(fd);
+        return NULL;
     }
     unique_path(fd, name);
     void *m = dlopen(name, RTLD_NOW | RTLD_LOCAL);
