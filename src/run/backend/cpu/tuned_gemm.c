@@ -295,6 +295,12 @@ static bool let_wait(const job *j, desk *d, int64_t m0, int64_t panel, const flo
     return true;
 }
 
+/* Lines that each of so many row tiles fetches a chunk; where they are many, so that ep_fetch can take four streams. */
+static int fetched_lines(const ep_tuned_row *r, int64_t tiles) {
+    int lines = (int)ceil_div(2 * r->half, tiles);
+    return tiles <= 8 ? (lines + 3) / 4 * 4 : lines;
+}
+
 /* As sum_panel, all row tiles in one go for each block of k, and the panel before finished meanwhile. */
 static void sweep_panel(const job *j, desk *d, int64_t m0, int64_t rows, int64_t panel, int pack, int64_t chunk0,
                         int64_t chunks, float *sums) {
@@ -311,7 +317,7 @@ static void sweep_panel(const job *j, desk *d, int64_t m0, int64_t rows, int64_t
         const char *ahead = i + 1 < blocks ? at + now * chunk_bytes : what_follows(j, d, w, panel, chunk0, chunks);
         ep_sweep s = {.tiles = tiles, .chunks = now, .a = a, .b = at, .c = sums, .first = chunk0 + from == 0};
         s.a_tile = d->x_chunks * r->mr * r->a_bytes;
-        s.ahead = ahead, s.lines = ahead + now * chunk_bytes <= end ? (int)ceil_div(chunk_bytes / 64, tiles) : 0;
+        s.ahead = ahead, s.lines = ahead + now * chunk_bytes <= end ? fetched_lines(r, tiles) : 0;
         if (last && waiting.sums) {
             s.done = &waiting, s.pair = w->pair;
             s.done_tile =
@@ -348,7 +354,7 @@ static void sum_panel(const job *j, desk *d, int64_t m0, int64_t rows, int64_t p
         int64_t now = min64(chunks - done, block), bytes = now * chunk_bytes;
         const char *next = done + now < chunks ? b + bytes : what_follows(j, d, w, panel, chunk0, chunks);
         bool last = chunk0 + done + now >= w->chunks;
-        int lines = (int)ceil_div(chunk_bytes / 64, tiles);
+        int lines = fetched_lines(r, tiles);
         for (int64_t t = 0; t < tiles; t++) {
             int in_tile = (int)min64(r->mr, rows - t * r->mr);
             const char *a = d->x + (t * d->x_chunks + done) * r->mr * r->a_bytes, *ahead = next + t * lines * 64 * now;

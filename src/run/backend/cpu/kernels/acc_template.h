@@ -38,7 +38,7 @@ static inline __attribute__((always_inline)) void acc_rows(const int R, int64_t 
     v_f32 s0[ACC_MR], s1[ACC_MR];
     ACC_EACH_ROW(R) s0[r] = s1[r] = v_set1(0);
     for (int64_t i = 0; i < chunks; i++) {
-        for (int l = 0; l < lines; l++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
+        ahead = ep_fetch(ahead, lines, chunks);
         for (int k = 0; k < 16; k++, b += 8 * V_LANES) {
 #if defined(ACC_QUAD)
             ACC_STEP(R, ACC_LOAD_B(b), ACC_LOAD_B(b + 4 * V_LANES), k);

@@ -50,7 +50,7 @@ static void acc32(int64_t chunks, const char *a, const char *b, float *c, bool f
         _tile_loadd(3, c + 528, 128);
     }
     for (int64_t i = 0; i < chunks; i++, a += 2048, b += 2048) {
-        for (int l = 0; l < lines; l++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
+        ahead = ep_fetch(ahead, lines, chunks);
         _tile_loadd(6, b, 128);
         _tile_loadd(4, a, 64);
         _tile_dpbf16ps(0, 4, 6);
@@ -75,7 +75,7 @@ static void acc16(int64_t chunks, const char *a, const char *b, float *c, bool f
         _tile_loadd(1, c + 16, 128);
     }
     for (int64_t i = 0; i < chunks; i++, a += 2048, b += 2048) {
-        for (int l = 0; l < lines; l++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
+        ahead = ep_fetch(ahead, lines, chunks);
         _tile_loadd(4, a, 64);
         _tile_loadd(6, b, 128);
         _tile_dpbf16ps(0, 4, 6);
@@ -98,9 +98,7 @@ static inline __attribute__((always_inline)) void acc_few(const int rows, int64_
     }
     for (int64_t i = 0; i < chunks; i++, a += 2048)
         for (int q = 0; q < 16; q++, b += 128) {
-            if (2 * q < lines) __builtin_prefetch(ahead, 0, 2);
-            if (2 * q + 1 < lines) __builtin_prefetch(ahead + 64, 0, 2);
-            ahead += 2 * q + 1 < lines ? 128 : 0;
+            if (q % 2 == 0) ahead = ep_fetch(ahead, lines / 8, chunks * 8);
             __m512bh b0 = (__m512bh)_mm512_load_si512(b), b1 = (__m512bh)_mm512_load_si512(b + 64);
 #pragma GCC unroll 4
             for (int r = 0; r < rows; r++) {
@@ -235,8 +233,6 @@ static inline __attribute__((always_inline)) void finish_rows(finish *f, const i
     for (int i = 0; i < most && f->row < f->end; i++) finish_row(f, kind);
 }
 
-#define FETCH                                                                                                          \
-    for (int l = 0; l < lines; l++, ahead += 64) __builtin_prefetch(ahead, 0, 2)
 /* The sums of the tile before leave a register just before this tile's come into it. */
 #define SUMS(n, at)                                                                                                    \
     do {                                                                                                               \
@@ -254,7 +250,7 @@ static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, 
     const int64_t chunks = s->chunks;
     const int lines = s->lines;
     const char *b = s->b, *x = chunks > 1 ? a + 2048 : next;
-    FETCH;
+    ahead = ep_fetch(ahead, lines, chunks);
     _tile_loadd(6, b, 128);
     SUMS(0, 0);
     _tile_dpbf16ps(0, 4, 6);
@@ -271,7 +267,7 @@ static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, 
     for (int64_t i = 1; i < chunks; i++) {
         b += 2048;
         x = i + 1 < chunks ? x + 2048 : next;
-        FETCH;
+        ahead = ep_fetch(ahead, lines, chunks);
         _tile_loadd(6, b, 128);
         _tile_dpbf16ps(0, 4, 6);
         _tile_loadd(7, b + 64, 128);
