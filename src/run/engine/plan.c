@@ -624,7 +624,7 @@ static ep_status patch_and_run(void *user) {
     const patched_run *r = user;
     for (size_t i = 0; i < r->p->patch_count; i++) {
         const patch *t = &r->p->patches[i];
-        char *to = r->base[t->slot] + t->offset;
+        uintptr_t to = (uintptr_t)r->base[t->slot] + (uintptr_t)t->offset; /* nothing's address may be null */
         memcpy(t->at, &to, sizeof to);
     }
     return run_steps(r->p, r->ctx, r->unit_ns);
