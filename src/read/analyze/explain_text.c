@@ -363,7 +363,7 @@ static void gemms(const ep_study *s, page *p) {
     size_t n = s->gemm_count, shown = n < ROWS ? n : ROWS;
     char op[48], sizes[96];
     if (!n) return;
-    title(p, "PRODUCTS, furthest from the bound first   count      us TFLOP/s   bound epilogue");
+    title(p, "PRODUCTS, furthest from the bound first count      us TFLOP/s   bound epilogue");
     for (size_t i = 0; i < shown; i++) {
         const ep_gemm_row *g = &s->gemms[i];
         double each = (double)g->ns * 1e-3 / (double)g->count;
@@ -375,7 +375,7 @@ static void gemms(const ep_study *s, page *p) {
         else
             snprintf(sizes, sizeof sizes, "%lld,%lld,%lld %s", (long long)g->m, (long long)g->n, (long long)g->k,
                      g->dtype);
-        ep_text_printf(p->out, "  %-15s %-23s %6s %7.1f %7s %7s %.11s\n", ep_cut(g->op, 15, op, sizeof op), sizes,
+        ep_text_printf(p->out, "  %-13s %-23s %6s %7.1f %7s %7s %.9s\n", ep_cut(g->op, 13, op, sizeof op), sizes,
                        COUNT(g->count), each, ep_figure_number(g->tflops, 1).text,
                        ep_figure_number(g->bound_us, 1).text, g->epilogue);
     }

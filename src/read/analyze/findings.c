@@ -265,7 +265,7 @@ static void gemm_findings(ep_study *s) {
                             g->op, (long long)g->m, (long long)g->n, (long long)g->k, g->dtype, US(each),
                             US(g->bound_us), ep_regime_name(g->regime), SHARE(g->bound_us / each), US(won),
                             COUNT(g->count), g->count > 1 ? "s" : ""));
-        ep_study_evidence(s, short_kernel(s, g->kernel));
+        if (g->kernel) ep_study_evidence(s, short_kernel(s, g->kernel));
     }
     if (bias)
         ep_study_finding(

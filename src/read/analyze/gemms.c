@@ -1,5 +1,5 @@
-/* Matrix products by op, sizes and kernel: how fast they ran, how fast the device could run them, and how their
- * epilogue was done. */
+/* Matrix products by op, sizes and kernel, or by op alone in a run on the processor: how fast they ran, how fast the
+ * device could run them, and how their epilogue was done. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +7,7 @@
 #include "analyze.h"
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "torch_work.h"
 
 typedef struct gemm_key {
     const char *op, *kernel, *epilogue;
@@ -62,19 +63,26 @@ static int by_gap(const void *a, const void *b) {
     return p < q ? 1 : p > q ? -1 : 0;
 }
 
-static bool add(ep_study *s, uint32_t *slots, size_t mask, const ep_node *n) {
-    ep_gemm_row g;
-    fill(s, n, &g);
-    gemm_key key = {g.op, g.kernel, NULL, g.m, g.n, g.k, g.batch};
+/* The row that is the same but for its times, a new one if need be; NULL when memory is out. */
+static ep_gemm_row *row_of(ep_study *s, uint32_t *slots, size_t mask, const ep_gemm_row *g) {
+    gemm_key key = {g->op, g->kernel, NULL, g->m, g->n, g->k, g->batch};
     size_t i = (size_t)ep_hash64(&key, sizeof key, 1) & mask;
-    while (slots[i] && !same(&s->gemms[slots[i] - 1], &g)) i = (i + 1) & mask;
+    while (slots[i] && !same(&s->gemms[slots[i] - 1], g)) i = (i + 1) & mask;
     if (!slots[i]) {
-        if (!ep_grow(&s->gemms, &s->gemm_cap, s->gemm_count + 1, sizeof *s->gemms)) return false;
-        s->gemms[s->gemm_count++] = g;
+        if (!ep_grow(&s->gemms, &s->gemm_cap, s->gemm_count + 1, sizeof *s->gemms)) return NULL;
+        s->gemms[s->gemm_count++] = *g;
         slots[i] = (uint32_t)s->gemm_count;
     }
     ep_gemm_row *row = &s->gemms[slots[i] - 1];
     row->count++;
+    return row;
+}
+
+static bool add(ep_study *s, uint32_t *slots, size_t mask, const ep_node *n) {
+    ep_gemm_row g;
+    fill(s, n, &g);
+    ep_gemm_row *row = row_of(s, slots, mask, &g);
+    if (!row) return false;
     for (uint32_t w = n->first; w < n[1].first; w++) {
         const ep_device_work *d = &s->work[s->by_stream[w]];
         if (d->kind == EP_NO_INDEX) continue; /* memsets and copies by the driver are told of apart */
@@ -84,15 +92,61 @@ static bool add(ep_study *s, uint32_t *slots, size_t mask, const ep_node *n) {
     return true;
 }
 
-ep_status ep_analyze_gemms(ep_study *s, ep_error *err) {
-    (void)err;
-    size_t mask = 63;
-    while (mask + 1 < s->node_count * 2) mask = mask * 2 + 1;
+/* A run on the processor: the innermost op that is a product does it, and its time is the product's. Leaves 1 at those,
+ * 2 at what lies around them. */
+static size_t find_on_host(const ep_study *s, uint8_t *is) {
+    const ep_trace *t = s->trace;
+    size_t n = 0;
+    for (uint32_t i = 0; i < t->count; i++) {
+        ep_op_work w;
+        if (t->kind[i] != EP_EVENT_OP || !ep_event_is_span(t, i) || !t->infos[t->info[i]].input_dims) continue;
+        ep_torch_work(t, i, &w);
+        is[i] = w.gemm;
+        n += w.gemm;
+    }
+    for (uint32_t i = 0; n && i < t->count; i++) {
+        if (is[i] != 1) continue;
+        const uint32_t *parent = s->facts->links->parent;
+        for (uint32_t up = parent[i]; up != EP_NO_INDEX && is[up] != 2; up = parent[up]) is[up] = 2;
+    }
+    return n;
+}
+
+static bool add_on_host(ep_study *s, uint32_t *slots, size_t mask, uint32_t op) {
+    ep_op_work w;
+    ep_torch_work(s->trace, op, &w);
+    ep_gemm_row g = {.op = ep_study_name(s, op), .epilogue = w.bias ? "in the op" : "none"};
+    g.batch = w.batch, g.m = w.m, g.n = w.n, g.k = w.k;
+    g.dtype = ep_study_printf(s, "%s", w.dtype);
+    g.tflops = g.gbs = g.bound_us = NAN;
+    if (!g.dtype) return false;
+    g.bound_us = ep_study_bound_us(s, w.flops, w.bytes_read + w.bytes_written, g.dtype, &g.regime);
+    ep_gemm_row *row = row_of(s, slots, mask, &g);
+    if (!row) return false;
+    row->ns += s->trace->dur[op];
+    return true;
+}
+
+static bool gather(ep_study *s) {
+    bool host = ep_study_host_only(s);
+    uint8_t *is = host ? calloc(s->trace->count + 1, 1) : NULL;
+    if (host && !is) return false;
+    size_t most = host ? find_on_host(s, is) : s->node_count, mask = 63;
+    while (mask + 1 < most * 2) mask = mask * 2 + 1;
     uint32_t *slots = calloc(mask + 1, sizeof *slots);
     bool ok = slots != NULL;
-    for (size_t i = 0; ok && i < s->node_count; i++)
+    for (uint32_t i = 0; ok && host && i < s->trace->count; i++)
+        if (is[i] == 1) ok = add_on_host(s, slots, mask, i);
+    for (size_t i = 0; ok && !host && i < s->node_count; i++)
         if (s->nodes[i].cls == EP_CLASS_GEMM) ok = add(s, slots, mask, &s->nodes[i]);
     free(slots);
+    free(is);
+    return ok;
+}
+
+ep_status ep_analyze_gemms(ep_study *s, ep_error *err) {
+    (void)err;
+    bool ok = gather(s);
     if (!ok) return EP_ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; i < s->gemm_count; i++) {
         ep_gemm_row *g = &s->gemms[i];

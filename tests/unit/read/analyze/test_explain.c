@@ -73,6 +73,7 @@ static void test_pictures(void **state) {
                                         "explain/chain",
                                         "explain/residual",
                                         "small/overlap",
+                                        "small/host_products",
                                         "small/overrun",
                                         "small/lost_kernels",
                                         "small/four_calls",
