@@ -189,6 +189,10 @@ V_FN v_f32 v_load_bf16_n(const void *p, int n) {
 V_FN void v_store_bf16(void *p, v_f32 x) {
     *(v_h16_any *)p = v_bf16(x);
 }
+V_FN void v_store_two_bf16(void *p, v_f32 x, v_f32 y) { /* one behind the other */
+    v_store_bf16(p, x);
+    v_store_bf16((char *)p + 16, y);
+}
 V_FN void v_store_bf16_n(void *p, v_f32 x, int n) {
     v_store_h16_n(p, v_bf16(x), n);
 }

@@ -267,6 +267,20 @@ V_FN v_f32 v_load_bf16_n(const void *p, int n) {
 V_FN void v_store_bf16(void *p, v_f32 x) {
     *(v_h16_any *)p = v_bf16(x);
 }
+V_FN void v_store_two_bf16(void *p, v_f32 x, v_f32 y) { /* one behind the other */
+#ifdef __AVX512BF16__
+    if (__builtin_expect((v_denormal(x) | v_denormal(y)) == 0, 1)) {
+#ifdef __clang__
+        *(v_i32_any *)p = (v_i32)__builtin_ia32_cvtne2ps2bf16_512(y, x);
+#else
+        *(v_i32_any *)p = (v_i32)__builtin_ia32_cvtne2ps2bf16_v32hi(y, x);
+#endif
+        return;
+    }
+#endif
+    v_store_bf16(p, x);
+    v_store_bf16((char *)p + 32, y);
+}
 V_FN void v_store_bf16_n(void *p, v_f32 x, int n) {
     __builtin_ia32_storedquhi256_mask(V_H16_PTR(p), v_bf16(x), V_FIRST512(n));
 }
@@ -281,13 +295,15 @@ V_FN void v_stream_h16(void *p, v_h16 h) { /* p is a multiple of 32 */
 V_FN void v_stream_bf16(void *p, v_f32 x) {
     v_stream_h16(p, v_bf16(x));
 }
-/* x rounded to bf16 and back: where eager would have stored and loaded. */
+/* x rounded to bf16 and back: where eager would have stored and loaded. x (1 - 2^16), rounded, has lost
+ * the lower 16 bits of x, so what it lacks to x 2^16 is x with 8 bits, to nearest even: half of the operations of the
+ * conversion and back. NaN, infinities, numbers beyond 2^111 and denormals show in the result and go the long way. */
 V_FN v_f32 v_round_bf16(v_f32 x) {
-#ifdef __AVX512BF16__
-    return v_widen_bf16(v_bf16(x));
-#else
-    return v_float(v_bf16_bits(x));
-#endif
+    v_f32 r = v_fma(x, v_set1(65536.0f), x * v_set1(-65535.0f));
+    v_mask odd = (v_mask)__builtin_ia32_fpclassps512_mask(r, 0xb9, (v_mask)-1);
+    if (__builtin_expect(odd != 0, 0)) return v_float(v_bf16_bits(x));
+    v_i32 sign = v_iset1((int)0x80000000); /* of a zero; r | (x & sign) */
+    return (v_f32)__builtin_ia32_pternlogd512_mask(v_bits(r), v_bits(x), sign, 0xf8, (v_mask)-1);
 }
 
 V_FN v_f32 v_widen_f16(v_h16 h) {
@@ -334,11 +350,12 @@ V_FN v_f32 v_load_i32_n(const void *p, int n) {
 
 /* Across lanes, as a tree of halves. */
 V_FN float v_sum(v_f32 x) {
-    float t[16];
-    *(v_f32_any *)t = x;
-    for (int w = 8; w > 0; w >>= 1)
-        for (int i = 0; i < w; i++) t[i] += t[i + w];
-    return t[0];
+    typedef float eight __attribute__((vector_size(32)));
+    typedef float four __attribute__((vector_size(16)));
+    eight a = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+              __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
+    four b = __builtin_shufflevector(a, a, 0, 1, 2, 3) + __builtin_shufflevector(a, a, 4, 5, 6, 7);
+    return (b[0] + b[2]) + (b[1] + b[3]);
 }
 
 #endif

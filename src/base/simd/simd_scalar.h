@@ -150,6 +150,10 @@ V_FN v_f32 v_load_bf16_n(const void *p, int n) {
 V_FN void v_store_bf16(void *p, v_f32 x) {
     v_store_h16(p, v_bf16(x));
 }
+V_FN void v_store_two_bf16(void *p, v_f32 x, v_f32 y) { /* one behind the other */
+    v_store_bf16(p, x);
+    v_store_bf16((char *)p + 2, y);
+}
 V_FN void v_store_bf16_n(void *p, v_f32 x, int n) {
     if (n > 0) v_store_bf16(p, x);
 }

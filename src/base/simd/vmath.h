@@ -51,6 +51,20 @@ V_FN v_f32 v_exp(v_f32 x) {
     return v_scale(p, n, i);
 }
 
+/* a / b, to the bit, for many a and one b: over = v_over(b). The remainder of a product with the rounded 1 / b corrects it
+ * twice, which ends at the rounded quotient while no remainder is denormal; other lanes take the division. */
+V_FN v_f32 v_over(v_f32 b) { /* NaN where v_quotient shall divide */
+    v_mask fine = v_mask_and(v_le(K(1.0f), b), v_le(b, K(1073741824.0f)));
+    return v_blend(fine, K(1.0f) / b, K(__builtin_nanf("")));
+}
+V_FN v_f32 v_quotient(v_f32 a, v_f32 b, v_f32 over) { /* a is positive or +0 */
+    v_f32 q = a * over;
+    v_mask fine = v_mask_or(v_le(K(0x1p-90f), q), v_mask_and(v_eq(a, K(0)), v_eq(q, q)));
+    if (__builtin_expect(!v_all(fine), 0)) return a / b;
+    q = v_fma(v_fnma(q, b, a), over, q);
+    return v_fma(v_fnma(q, b, a), over, q);
+}
+
 V_FN v_f32 v_log(v_f32 x) {
     v_mask small = v_lt(x, K(1.17549435e-38f));
     /* Of the absolute value, so that no lane's bits overflow below; negative lanes become NaN at the end. */

@@ -68,6 +68,13 @@ static bool has_bf16_word(const ep_dialect *d, const ep_loop *l, int number) {
            becomes_bf16(l, number);
 }
 
+/* The division that ends a softmax: of exponentials by one value a row. */
+static bool divides_row(const ep_dialect *d, const ep_loop *l, const ep_stmt *s) {
+    if (!d->bf16_words || s->op != EP_OP_DIV || s->row || !l->stmts[s->in[1]].row) return false;
+    const ep_stmt *a = &l->stmts[s->in[0]];
+    return a->kind == EP_STMT_OP && a->op == EP_OP_EXP;
+}
+
 static void computed(const ep_dialect *d, const ep_loop *l, int number, ep_text *t) {
     const ep_stmt *s = &l->stmts[number];
     char name[48], in[64];
@@ -76,7 +83,11 @@ static void computed(const ep_dialect *d, const ep_loop *l, int number, ep_text 
         ep_text_printf(t, "v_silu(%s)", use(d, l, s->in[0], in)); /* as that backend's eager kernel has it */
     else if (s->kind == EP_STMT_OP && has_bf16_word(d, l, number))
         ep_text_printf(t, "v_%s_of_bf16(%s)", ep_op_name(s->op), use(d, l, s->in[0], in));
-    else if (s->kind == EP_STMT_OP)
+    else if (s->kind == EP_STMT_OP && divides_row(d, l, s)) {
+        char by[64];
+        use(d, l, s->in[1], by);
+        ep_text_printf(t, "v_quotient(%s, %s, v_over(%s))", use(d, l, s->in[0], in), by, by);
+    } else if (s->kind == EP_STMT_OP)
         formula(d, l, s, t);
     if (s->kind == EP_STMT_CONST) ep_text_printf(t, d->number, s->number);
     if (s->kind == EP_STMT_COUNT) ep_text_add(t, "K(n)");

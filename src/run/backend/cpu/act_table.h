@@ -15,7 +15,7 @@ const float *ep_pair_table(ep_dtype dtype, ep_act act);
 typedef enum ep_act_way {
     EP_ACT_BY_FORMULA,
     EP_ACT_BY_TABLE,
-    EP_ACT_BY_BOTH, /* forward, where a kernel has it: one vector in four by the formula */
+    EP_ACT_BY_BOTH, /* forward, where a kernel has it: half of the vectors by each */
     EP_ACT_WAYS
 } ep_act_way;
 typedef struct ep_act_trial {

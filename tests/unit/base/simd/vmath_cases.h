@@ -252,6 +252,47 @@ static void pairs(void **state) {
     }
 }
 
+/* Quotients by one divisor have the division's bits, of zeros, denormals and whatever lies between. */
+static void quotients(void **state) {
+    (void)state;
+    uint64_t r = 88172645463325252u;
+    for (int k = 0; k < 20000; k++) {
+        float a[V_LANES], q[V_LANES], want[V_LANES];
+        r ^= r << 13, r ^= r >> 7, r ^= r << 17;
+        float b = k % 16 == 15 ? NAN : ldexpf(1 + (float)(r >> 40) * 0x1p-24f, (int)(r % 33) - 1);
+        if (k % 8 == 7) b = nextafterf(ldexpf(1, k % 30 + 1), 0); /* all ones */
+        for (int i = 0; i < V_LANES; i++) {
+            r ^= r << 13, r ^= r >> 7, r ^= r << 17;
+            a[i] = ldexpf((float)(r >> 40), -24 - (int)(r % (k % 2 ? 24 : 149)));
+            if (r % 97 == 5) a[i] = 0;
+        }
+        v_store(q, v_quotient(v_load(a), v_set1(b), v_over(v_set1(b))));
+        for (int i = 0; i < V_LANES; i++) {
+            want[i] = a[i] / b;
+            if (isnan(b) ? !isnan(q[i]) : memcmp(&q[i], &want[i], 4) != 0)
+                fail_msg("%a / %a is %a and %a", (double)a[i], (double)b, (double)want[i], (double)q[i]);
+        }
+    }
+}
+
+/* Every f32 of 65536 upper and some lower halves: ties, denormals, infinities, NaN. */
+static void rounds_to_bf16(void **state) {
+    (void)state;
+    static const uint32_t low[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff, 0xff80, 0x0080};
+    for (uint32_t v = 0; v < 65536 * 8; v += V_LANES) {
+        float x[V_LANES];
+        uint32_t got[V_LANES];
+        for (uint32_t i = 0; i < V_LANES; i++) {
+            uint32_t b = (v + i) / 8 << 16 | low[(v + i) % 8];
+            memcpy(&x[i], &b, 4);
+        }
+        v_store(got, v_round_bf16(v_load(x)));
+        for (int i = 0; i < V_LANES; i++)
+            if (got[i] != (uint32_t)plain_bf16(x[i]) << 16)
+                fail_msg("%a rounds to 0x%04x and 0x%08x", (double)x[i], plain_bf16(x[i]), got[i]);
+    }
+}
+
 /* All 65536: the gelus made for bf16 round to what the general ones round to. */
 static void gelus_of_bf16(void **state) {
     (void)state;
@@ -312,10 +353,10 @@ static void min_max(void **state) {
 
 int main(void) {
     if (ep_cpu_get()->detected < VMATH_ISA) return 77; /* skipped: this processor lacks the instructions */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sweep),      cmocka_unit_test(borders),
-                                       cmocka_unit_test(specials),   cmocka_unit_test(halves),
-                                       cmocka_unit_test(neighbours), cmocka_unit_test(same_bits),
-                                       cmocka_unit_test(tails),      cmocka_unit_test(min_max),
-                                       cmocka_unit_test(pairs),      cmocka_unit_test(gelus_of_bf16)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sweep),         cmocka_unit_test(borders),        cmocka_unit_test(specials),
+        cmocka_unit_test(halves),        cmocka_unit_test(neighbours),     cmocka_unit_test(same_bits),
+        cmocka_unit_test(tails),         cmocka_unit_test(min_max),        cmocka_unit_test(pairs),
+        cmocka_unit_test(gelus_of_bf16), cmocka_unit_test(rounds_to_bf16), cmocka_unit_test(quotients)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,7 +106,8 @@ V_FN v_i32 bf16_bits(v_f32 x) { /* in the upper half of a lane; nearest even, a 
 }
 V_FN v_i32 TILE_JOIN(v_f32 a, v_f32 b) {
 #ifdef __AVX512BF16__
-    if (__builtin_expect((_mm512_fpclass_ps_mask((__m512)a, 0x20) | _mm512_fpclass_ps_mask((__m512)b, 0x20)) == 0, 1)) {
+    __mmask16 small_a = _mm512_fpclass_ps_mask((__m512)a, 0x20), small_b = _mm512_fpclass_ps_mask((__m512)b, 0x20);
+    if (__builtin_expect(_kortestz_mask16_u8(small_a, small_b), 1)) {
         const __m512i order =
             _mm512_set_epi32(0x1f000f, 0x1e000e, 0x1d000d, 0x1c000c, 0x1b000b, 0x1a000a, 0x190009, 0x180008, 0x170007,
                              0x160006, 0x150005, 0x140004, 0x130003, 0x120002, 0x110001, 0x100000);

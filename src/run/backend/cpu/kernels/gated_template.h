@@ -95,18 +95,41 @@ enum {
     AHEAD = 2048 /* bytes: the processor's own prefetch stops at the end of a page, and gathers fill its window early */
 };
 
+/* All 32 words below V_NEAR_BF16 in value and no denormals: asked once for two vectors of f32. Then act rounds to the
+ * dtype in two operations; only of denormals do halves go to even otherwise. */
+#if defined(TILE_DTYPE_BF16) && V_LANES == 16
+#define GATED_NEAR_WORDS
+V_FN bool gated_near_words(v_i32 q) {
+    __m512i w = _mm512_add_epi16((__m512i)q, (__m512i)q), least = _mm512_set1_epi16(0x400);
+    __mmask32 not_zero = _mm512_test_epi16_mask(w, w);
+    __mmask32 off =
+        _mm512_mask_cmpge_epu16_mask(not_zero, _mm512_sub_epi16(w, least), _mm512_set1_epi16(0x80f0 - 0x400));
+    return _kortestz_mask32_u8(off, off);
+}
+V_FN v_f32 gated_near(const ep_act act, v_f32 g) {
+    v_f32 y = act == EP_ACT_GELU_TANH ? v_gelu_tanh_near_bf16(g) : v_gelu_erf_near_bf16(g);
+    return v_float(v_iadd(v_bits(y), v_iset1(0x8000)) & (int)0xffff0000);
+}
+#endif
 #if TILE_SIZE == 2
+/* By formula from a gate whose lanes are all near 0 (`near`), where the dtype has a form for those alone. */
+V_FN v_f32 gated_half(const ep_act act, const bool eager, bool near, const float *table, v_i32 index, v_f32 g,
+                      v_f32 u) {
+    if (act == EP_ACT_COUNT) return v_gather(table, index) * u;
+#ifdef GATED_NEAR_WORDS
+    if (near) return gated_near(act, g) * u;
+#endif
+    (void)near, (void)index;
+    return gated_one(act, eager, table, g, u);
+}
 V_FN v_i32 gated_piece(const ep_act act_a, const ep_act act_b, const bool eager, const float *table, v_i32 g, v_i32 u) {
-    v_f32 a, b;
-    if (act_a == EP_ACT_COUNT)
-        a = v_gather(table, TILE_INDEX_A(g)) * TILE_A(u);
-    else
-        a = gated_one(act_a, eager, table, TILE_A(g), TILE_A(u));
-    if (act_b == EP_ACT_COUNT)
-        b = v_gather(table, TILE_INDEX_B(g)) * TILE_B(u);
-    else
-        b = gated_one(act_b, eager, table, TILE_B(g), TILE_B(u));
-    return TILE_JOIN(a, b);
+#ifdef GATED_NEAR_WORDS
+    if (eager && (act_b == EP_ACT_GELU_TANH || act_b == EP_ACT_GELU_ERF) && __builtin_expect(gated_near_words(g), 1))
+        return TILE_JOIN(gated_half(act_a, eager, true, table, TILE_INDEX_A(g), TILE_A(g), TILE_A(u)),
+                         gated_half(act_b, eager, true, table, TILE_INDEX_B(g), TILE_B(g), TILE_B(u)));
+#endif
+    return TILE_JOIN(gated_half(act_a, eager, false, table, TILE_INDEX_A(g), TILE_A(g), TILE_A(u)),
+                     gated_half(act_b, eager, false, table, TILE_INDEX_B(g), TILE_B(g), TILE_B(u)));
 }
 #else
 V_FN v_i32 gated_piece(const ep_act act_a, const ep_act act_b, const bool eager, const float *table, v_i32 g, v_i32 u) {
@@ -134,7 +157,7 @@ static inline int64_t gated_head(const void *p, bool stream, int64_t n) {
 
 #define GATED_PUT(stream, p, q) ((stream) ? v_stream(p, v_float(q)) : v_store(p, v_float(q)))
 
-/* 64 bytes of the result; act_b is of the odd vectors. */
+/* 64 bytes of the result. */
 GATED_FN gated_turn(const ep_gated_row *r, const ep_act act_a, const ep_act act_b, const bool eager, int64_t at) {
     const char *g = (const char *)r->gate + at, *u = (const char *)r->up + at;
     char *out = (char *)r->out + at;
@@ -146,19 +169,14 @@ GATED_FN gated_turn(const ep_gated_row *r, const ep_act act_a, const ep_act act_
     }
 }
 
-/* Lookups keep the load ports busy and formulas the others: where `mix` is an activation, one vector in four of the
- * table's comes by its formula. */
-GATED_FN gated_turns(const ep_gated_row *r, const ep_act act, const ep_act mix, const bool eager) {
+/* Lookups keep the load ports busy and formulas the others: where act_b is not act_a, which asks the table, half of the
+ * vectors come by formula. */
+GATED_FN gated_turns(const ep_gated_row *r, const ep_act act_a, const ep_act act_b, const bool eager) {
     int64_t i = 0, end = gated_head(r->out, r->stream, r->n);
     _Pragma("GCC unroll 1") for (int pass = 0; pass < 2; pass++) { /* head and turns, then the rest: one copy of both */
-        gated_row_part(r, act, eager, i, end);
+        gated_row_part(r, act_a, eager, i, end);
         if (pass) break;
-        i = end;
-        for (; mix != EP_ACT_COUNT && i + 2 * TURN <= r->n; i += 2 * TURN) {
-            gated_turn(r, act, act, eager, i * TILE_SIZE);
-            gated_turn(r, act, mix, eager, (i + TURN) * TILE_SIZE);
-        }
-        for (; i + TURN <= r->n; i += TURN) gated_turn(r, act, act, eager, i * TILE_SIZE);
+        for (i = end; i + TURN <= r->n; i += TURN) gated_turn(r, act_a, act_b, eager, i * TILE_SIZE);
         end = r->n;
     }
 }
@@ -176,7 +194,7 @@ GATED_FN gated_turns(const ep_gated_row *r, const ep_act act, const ep_act mix, 
 GATED_FN gated_row_body(const ep_gated_row *r, const ep_act act, const bool eager) {
     GATED_MIXES(act, EP_ACT_GELU_TANH)
     GATED_MIXES(act, EP_ACT_GELU_ERF)
-    gated_turns(r, act, EP_ACT_COUNT, eager);
+    gated_turns(r, act, act, eager);
 }
 
 /* gate[i] and up[i] stand side by side from r->gate on. */

@@ -94,6 +94,12 @@ static float amax_row(int64_t n, const void *x) {
     return best;
 }
 
+#ifdef PAIRS
+#define STORE_TWO(p, a, b) v_store_two_bf16(p, a, b)
+#else
+#define STORE_TWO(p, a, b) (STORE(p, a), STORE((char *)(p) + V_LANES * SIZE, b))
+#endif
+
 /* X(p): p's vector at element i, in whichever half of a pair. */
 #define X(p) load_part(AT(p, i), half)
 #define X_N(p) LOAD_N(AT(p, i), rest)
@@ -119,19 +125,21 @@ static float amax_row(int64_t n, const void *x) {
         STORE_N(OUT_AT(out, i), VALUE_N, rest);                                                                        \
     }
 
-static void from_f32_row(int64_t n, const void *in, void *out);
-
 /* The exponentials are kept: f32 in out, a narrower type, which would round them, beside it. Long rows compute them
  * twice. */
 enum { KEPT = 4096 };
 static void narrow_softmax(int64_t n, const void *x, float top, void *out) {
     float kept[KEPT];
-    v_f32 sum = v_set1(sum_terms(n, x, top, term_exp, kept));
-    for (int64_t i = 0; i < n; i += V_LANES) {
-        int rest = n - i < V_LANES ? (int)(n - i) : V_LANES;
-        v_store_n(kept + i, v_load_n(kept + i, rest) / sum, rest);
+    v_f32 sum = v_set1(sum_terms(n, x, top, term_exp, kept)), over = v_over(sum);
+    int64_t i = 0;
+    for (; i + 2 * V_LANES <= n; i += 2 * V_LANES) {
+        v_f32 a = v_quotient(v_load(kept + i), sum, over), b = v_quotient(v_load(kept + i + V_LANES), sum, over);
+        STORE_TWO(OUT_AT(out, i), a, b);
     }
-    from_f32_row(n, kept, out);
+    for (; i < n; i += V_LANES) {
+        int rest = n - i < V_LANES ? (int)(n - i) : V_LANES;
+        STORE_N(OUT_AT(out, i), v_load_n(kept + i, rest) / sum, rest);
+    }
 }
 
 static void softmax_row(int64_t n, const void *x, const void *weight, const void *bias, float eps, void *out) {
@@ -140,13 +148,13 @@ static void softmax_row(int64_t n, const void *x, const void *weight, const void
     (void)eps;
     float top = amax_row(n, x);
     if (SIZE == 4) {
-        v_f32 sum = v_set1(sum_terms(n, x, top, term_exp, out));
-        EACH(X(out) / sum, X_N(out) / sum)
+        v_f32 sum = v_set1(sum_terms(n, x, top, term_exp, out)), over = v_over(sum);
+        EACH(v_quotient(X(out), sum, over), X_N(out) / sum)
     } else if (n <= KEPT) {
         narrow_softmax(n, x, top, out);
     } else {
-        v_f32 sum = v_set1(sum_terms(n, x, top, term_exp, NULL)), at = v_set1(top);
-        EACH(v_exp(X(x) - at) / sum, v_exp(X_N(x) - at) / sum)
+        v_f32 sum = v_set1(sum_terms(n, x, top, term_exp, NULL)), at = v_set1(top), over = v_over(sum);
+        EACH(v_quotient(v_exp(X(x) - at), sum, over), v_exp(X_N(x) - at) / sum)
     }
 }
 
