@@ -195,6 +195,7 @@ int cmd_bench(int argc, char **argv) {
                "best_us,tuned_ratio,bound_us\n");
     code = run_file(&b, f);
     fclose(f);
+    if (code < 0 && !b.count) code = epi_bad("%s: there is no problem in this file", b.path);
     if (code < 0 && b.json) show_json(&b);
     if (code < 0 && !b.json && !b.csv && b.count)
         printf("\n%d threads, %s; medians of %" PRId64 " rounds, each mode in turn.\n"

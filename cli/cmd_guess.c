@@ -4,12 +4,15 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char usage[] = "usage: epi guess BLOCK [OPTIONS]     epi guess TRACE [--output F]\n"
                             "\n"
                             "BLOCK is linear, mlp, geglu, swiglu or reglu: prints what the op table and this machine\n"
                             "say of one step before it runs. TRACE is a file: prints claims that it satisfies.\n"
                             "Either is a guess file: edit it to what you believe, then run epi check.";
+
+#define NOT_GIVEN INT64_MIN
 
 typedef struct options {
     int64_t batch, seq, dim, hidden, out, threads;
@@ -50,13 +53,16 @@ static int make_request(int block, const options *o, ep_block_request *q) {
     if (o->act && ep_act_parse(o->act, &q->act) != EP_OK) return epi_bad("there is no activation '%s'", o->act);
     if (ep_dtype_parse(o->dtype, &q->dtype) != EP_OK || q->dtype > EP_DTYPE_F16)
         return epi_bad("--dtype is f32, bf16 or f16, not '%s'", o->dtype);
+    if (linear && o->act && q->act != EP_ACT_NONE) return epi_bad("linear has no activation; --act does not fit");
+    if (linear && o->hidden != NOT_GIVEN) return epi_bad("linear has no hidden size; --out is the size of its result");
+    if (o->dim < 1) return epi_bad("--dim is %lld; it must be at least 1", (long long)o->dim);
     if (o->threads < 0 || o->threads > 4096) return epi_bad("--threads is 0 (all) to 4096");
     q->mode = (ep_mode)mode;
     q->device.kind = device ? EP_DEVICE_CUDA : EP_DEVICE_CPU;
     q->batch = o->batch;
     q->seq = o->seq;
     q->dim = o->dim;
-    q->hidden = linear ? 0 : o->hidden;
+    q->hidden = linear ? 0 : o->hidden == NOT_GIVEN ? 3072 : o->hidden;
     q->out = o->out;
     q->threads = (int)o->threads;
     return -1;
@@ -102,7 +108,7 @@ static int write_guess(const ep_guess *g, const char *path) {
 
 int cmd_guess(int argc, char **argv) {
     options o = {
-        .batch = 64, .seq = 128, .dim = 768, .hidden = 3072, .dtype = "bf16", .mode = "eager", .device = "cpu"};
+        .batch = 64, .seq = 128, .dim = 768, .hidden = NOT_GIVEN, .dtype = "bf16", .mode = "eager", .device = "cpu"};
     const epi_option rows[] = {{"--batch", OPT_INT, &o.batch, "N", "batch size (64)"},
                                {"--seq", OPT_INT, &o.seq, "N", "sequence length (128)"},
                                {"--dim", OPT_INT, &o.dim, "N", "width of x (768)"},
@@ -125,6 +131,8 @@ int cmd_guess(int argc, char **argv) {
     if (block < 0) code = epi_keep("--output", o.output, &what, 1);
     if (code >= 0) return code;
     ep_guess *guess = NULL;
+    if (block < 0 && access(what, F_OK) != 0)
+        return epi_bad("'%s' is no block (linear, mlp, geglu, swiglu, reglu) and no file", what);
     code = block >= 0 ? guess_block(block, &o, &guess) : guess_trace(what, &guess);
     if (code < 0) code = write_guess(guess, o.output);
     ep_guess_destroy(guess);

@@ -21,4 +21,7 @@ for bad in 'geglu batch=x' 'nothing batch=1' 'geglu width=3' 'geglu batch' 'gegl
 done
 code=0; "$epi" bench "$work/absent.txt" 2>/dev/null || code=$?
 [ $code -eq 2 ] || fail "an absent file gave $code"
+printf '# nothing\n\n' >"$work/empty.txt"
+code=0; "$epi" bench "$work/empty.txt" >/dev/null 2>"$work/err" || code=$?
+[ $code -eq 2 ] && grep -q "no problem in this file" "$work/err" || fail "a file without a problem gave $code"
 for file in "$(dirname "$0")"/../../bench/shapes/*.txt; do grep -qE '^(linear|mlp|geglu|swiglu)' "$file" || fail "$file has no problem"; done

@@ -28,6 +28,10 @@ run 2 "$epi" guess geglu --mode slow
 run 2 "$epi" guess geglu --dtype i32
 run 2 "$epi" guess geglu --batch -7
 run 2 "$epi" guess nothing-here
+run 2 "$epi" guess geglu --dim 0
+run 2 "$epi" guess geglu --hidden -5
+run 2 "$epi" guess linear --hidden 64
+run 2 "$epi" guess linear --act silu
 run 2 "$epi" guess
 
 for trace in "$here"/../trace/shared/*.json* "$here"/../trace/shared/article/*.json; do
