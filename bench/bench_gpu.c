@@ -6,80 +6,27 @@
  *     bench_gpu blocks     blocks of little memory only, about 10 s
  *     bench_gpu rested     tuned blocks as PyTorch's script measures its own: two seconds of rest (where it compiles), then
  *                          seven bursts of 10, of 50 where they are short; a card at its power limit starts cool */
-#include <epilogue/epilogue.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "bench_gpu.h"
+
 #include <string.h>
-#include <time.h>
 
-static ep_context *ctx;
 static bool rested;
-
-static double now_us(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static void check(ep_status s, const char *what) {
-    if (s == EP_OK) return;
-    fprintf(stderr, "bench_gpu: %s: %s\n", what, ep_context_error(ctx)->message);
-    exit(1);
-}
-
-static ep_tensor *device(int64_t rows, int64_t cols, uint64_t seed, double scale) {
-    ep_error err = {0};
-    ep_tensor *host, *d;
-    int64_t sizes[2] = {rows, cols};
-    check(ep_tensor_create(EP_DTYPE_BF16, 2, sizes, &err, &host), err.message);
-    check(ep_tensor_fill_random(host, seed, scale, &err), err.message);
-    check(ep_to_device(ctx, host, &d), "copy");
-    ep_tensor_destroy(host);
-    return d;
-}
 
 /* Runs `call` in bursts; *device_us is the time of a burst over its calls, *host_us that of enqueueing it. */
 static void measure(void (*call)(void *user), void *user, int burst, double *device_us, double *host_us) {
-    enum { ROUNDS = 15 };
-    double all[ROUNDS], host[ROUNDS];
-    int rounds = rested ? 7 : ROUNDS;
     if (rested) {
         check(ep_context_sync(ctx), "sync");
         nanosleep(&(struct timespec){.tv_sec = 2}, NULL);
     }
     for (int i = 0; i < 3; i++) call(user);
-    for (int r = 0; r < rounds; r++) {
-        check(ep_context_sync(ctx), "sync");
-        double t0 = now_us();
-        for (int i = 0; i < burst; i++) call(user);
-        host[r] = (now_us() - t0) / burst;
-        check(ep_context_sync(ctx), "sync");
-        all[r] = (now_us() - t0) / burst;
-    }
-    qsort(all, (size_t)rounds, sizeof *all, by_value);
-    qsort(host, (size_t)rounds, sizeof *host, by_value);
-    *device_us = all[rounds / 2];
-    *host_us = host[0];
+    bursts b = measure_bursts(call, user, rested ? 7 : 15, burst);
+    *device_us = b.device_median;
+    *host_us = b.host_least;
 }
 
 /* Median host time of a call where the queue never fills: few calls, then a wait. */
 static double short_bursts(void (*call)(void *user), void *user) {
-    enum { ROUNDS = 41, CALLS = 4 };
-    double host[ROUNDS];
-    for (int r = 0; r < ROUNDS; r++) {
-        check(ep_context_sync(ctx), "sync");
-        double from = now_us();
-        for (int i = 0; i < CALLS; i++) call(user);
-        host[r] = (now_us() - from) / CALLS;
-    }
-    check(ep_context_sync(ctx), "sync");
-    qsort(host, ROUNDS, sizeof *host, by_value);
-    return host[ROUNDS / 2];
+    return measure_bursts(call, user, 41, 4).host_median;
 }
 
 typedef struct operands {
@@ -155,12 +102,7 @@ int main(int argc, char **argv) {
     static const int64_t shapes[][3] = {{8192, 768, 3072},   {8192, 2048, 16384}, {8192, 4096, 14336},
                                         {1024, 2048, 16384}, {128, 4096, 14336},  {16, 4096, 14336},
                                         {16, 2048, 16384},   {1, 2048, 16384},    {1, 768, 3072}};
-    ep_error err = {0};
-    ep_context_options on_gpu = {.device = {EP_DEVICE_CUDA, 0}};
-    if (ep_context_create(&on_gpu, &err, &ctx) != EP_OK) {
-        fprintf(stderr, "bench_gpu: %s\n", err.message);
-        return 2;
-    }
+    if (!open_gpu()) return 2;
     bool all = argc < 2 || strcmp(argv[1], "blocks") != 0;
     if (all && !rested) {
         gated(8192, 3072);

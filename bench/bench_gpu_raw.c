@@ -2,39 +2,12 @@
  * API, in the same run: three cublasLtMatmul and two launches against eager; one cuGraphLaunch of the same five against
  * compiled and tuned. Run with EPILOGUE_RELAUNCH=0, eager calls the library each time. One JSON line a measurement.
  *     bench_gpu_raw        about 10 s */
-#include <epilogue/epilogue.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "bench_gpu.h"
 
 #include "run/backend/cuda/cuda_state.h"
 #include "run/engine/context.h"
 
 enum { BURST = 20, BURSTS = 30 };
-static ep_context *ctx;
-
-static double now_us(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
-static void check(ep_status s, const char *what) {
-    if (s == EP_OK) return;
-    fprintf(stderr, "bench_gpu_raw: %s: %s\n", what, ep_context_error(ctx)->message);
-    exit(1);
-}
-
-static ep_tensor *device(int64_t rows, int64_t cols, uint64_t seed) {
-    ep_error err = {0};
-    ep_tensor *host, *d;
-    check(ep_tensor_create(EP_DTYPE_BF16, 2, (int64_t[]){rows, cols}, &err, &host), err.message);
-    check(ep_tensor_fill_random(host, seed, 0.03, &err), err.message);
-    check(ep_to_device(ctx, host, &d), "copy");
-    ep_tensor_destroy(host);
-    return d;
-}
 
 /* One product as the library's own user would call it: everything made before, one call. */
 typedef struct product {
@@ -134,25 +107,6 @@ static void graph(void *user) {
     if (state->cu->graph_launch(f->graph, state->stream) != 0) exit(1);
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Host time of a call, of bursts on an empty queue: the least, and the median of short ones, which never fill it. */
-static double host_us(void (*call)(void *), void *user, int burst, bool median) {
-    double us[BURSTS];
-    for (int r = 0; r < BURSTS; r++) {
-        check(ep_context_sync(ctx), "sync");
-        double from = now_us();
-        for (int i = 0; i < burst; i++) call(user);
-        us[r] = (now_us() - from) / burst;
-    }
-    check(ep_context_sync(ctx), "sync");
-    qsort(us, BURSTS, sizeof *us, by_value);
-    return us[median ? BURSTS / 2 : 0];
-}
-
 static void make_graph(forward *f) {
     cu_graph captured;
     int r = state->cu->capture_begin(state->stream, 2);
@@ -181,10 +135,10 @@ static void replays(forward *f, int64_t m, int64_t dim, int64_t hidden) {
     check(ep_block_prepare(f->block, EP_MODE_COMPILED, f->x), "compile");
     for (size_t i = 0; i < 3; i++) {
         for (int k = 0; k < 40; k++) rows[i].call(f);
+        bursts b = measure_bursts(rows[i].call, f, BURSTS, 4);
         printf("{\"what\": \"replay host\", \"by\": \"%s\", \"m\": %lld, \"dim\": %lld, \"hidden\": %lld, "
                "\"short_us\": %.2f, \"least_us\": %.2f}\n",
-               rows[i].name, (long long)m, (long long)dim, (long long)hidden, host_us(rows[i].call, f, 4, true),
-               host_us(rows[i].call, f, 4, false));
+               rows[i].name, (long long)m, (long long)dim, (long long)hidden, b.host_median, b.host_least);
     }
     state->cu->graph_exec_destroy(f->graph);
 }
@@ -201,9 +155,10 @@ static void find_kernel(forward *f) {
 }
 
 static void geglu(int64_t m, int64_t dim, int64_t hidden) {
-    forward f = {.x = device(m, dim, 1)};
-    ep_tensor *gate = device(hidden, dim, 2), *up = device(hidden, dim, 3), *down = device(dim, hidden, 4);
-    ep_tensor *h = device(m, hidden, 5), *g = device(m, hidden, 6), *y = device(m, dim, 7);
+    forward f = {.x = device(m, dim, 1, 0.03)};
+    ep_tensor *gate = device(hidden, dim, 2, 0.03), *up = device(hidden, dim, 3, 0.03),
+              *down = device(dim, hidden, 4, 0.03);
+    ep_tensor *h = device(m, hidden, 5, 0.03), *g = device(m, hidden, 6, 0.03), *y = device(m, dim, 7, 0.03);
     ep_block_weights w = {.gate = gate, .up = up, .down = down};
     check(ep_block_create(ctx, EP_BLOCK_GATED, EP_ACT_GELU_TANH, &w, &f.block), "block");
     for (int i = 0; i < 8; i++) eager(&f); /* past the calls that learn */
@@ -216,8 +171,10 @@ static void geglu(int64_t m, int64_t dim, int64_t hidden) {
         exit(1);
     }
     for (int i = 0; i < 3; i++) raw(&f);
-    double a = host_us(raw, &f, BURST, false), b = host_us(eager, &f, BURST, false);
-    double a2 = host_us(raw, &f, BURST, false), b2 = host_us(eager, &f, BURST, false);
+    double a = measure_bursts(raw, &f, BURSTS, BURST).host_least,
+           b = measure_bursts(eager, &f, BURSTS, BURST).host_least;
+    double a2 = measure_bursts(raw, &f, BURSTS, BURST).host_least,
+           b2 = measure_bursts(eager, &f, BURSTS, BURST).host_least;
     a = a2 < a ? a2 : a, b = b2 < b ? b2 : b;
     printf("{\"what\": \"eager geglu host\", \"m\": %lld, \"dim\": %lld, \"hidden\": %lld, \"raw_us\": %.2f, "
            "\"eager_us\": %.2f, \"ratio\": %.3f}\n",
@@ -232,8 +189,8 @@ static void geglu(int64_t m, int64_t dim, int64_t hidden) {
 
 int main(void) {
     ep_error err = {0};
-    ep_context_options on_gpu = {.device = {EP_DEVICE_CUDA, 0}};
-    if (ep_context_create(&on_gpu, &err, &ctx) != EP_OK || !(lt = lt_library_get(&err))) {
+    if (!open_gpu()) return 2;
+    if (!(lt = lt_library_get(&err))) {
         fprintf(stderr, "bench_gpu_raw: %s\n", err.message);
         return 2;
     }

@@ -7,6 +7,7 @@ bool run_predict(const run_request *q, const run_setup *s, ep_mode mode, run_res
     ep_block_request b;
     ep_error err = {0};
     run_block_request(q, s, mode, &b);
+    if (mode == EP_MODE_TUNED) b.tuned_pair = ep_block_tuned_pair(s->block, b.batch * b.seq);
     r->predicted = ep_predict_block(&b, &s->machine, &err, &r->prediction) == EP_OK;
     ep_status status =
         q->guess ? ep_guess_read(q->guess, &err, &r->guess) : ep_guess_predict(&b, &s->machine, &err, &r->guess);

@@ -62,8 +62,9 @@ EP_API int64_t ep_block_packed_bytes(const ep_block *block);
  * call that is not recorded), and takes the faster: a line for each choice made, with its times. Returns the length.
  * EPILOGUE_TUNED=kernels or =onednn decides without measuring. */
 EP_API size_t ep_block_tuned_text(const ep_block *block, char *out, size_t size);
-/* Which of the two makes gate and up of so many rows of x (batch * seq): one kernel with their activation, or three. */
-typedef enum ep_tuned_pair { EP_TUNED_UNDECIDED, EP_TUNED_FUSED, EP_TUNED_APART } ep_tuned_pair;
+/* How gate and up of so many rows of x (batch * seq) are made: one kernel with their activation, or three; WHOLE: in one
+ * kernel with down. */
+typedef enum ep_tuned_pair { EP_TUNED_UNDECIDED, EP_TUNED_FUSED, EP_TUNED_APART, EP_TUNED_WHOLE } ep_tuned_pair;
 EP_API ep_tuned_pair ep_block_tuned_pair(const ep_block *block, int64_t rows);
 /* The packed weights in a file (packing first if that was not done yet), and back: loading maps the file, so that a
  * process starts without packing and processes share the pages. A file fits the block's shapes and dtype or is refused

@@ -65,20 +65,24 @@ static bool made_of_several(const ep_diff_item *i) {
            strcmp(i->decoded->vendor, "epilogue") == 0 || strcmp(i->decoded->vendor, "vllm") == 0;
 }
 
-/* A kernel of ours that multiplies twice and joins the two: gate and up with the activation between. */
-static bool holds_gated(const ep_diff_item *i) {
-    static const char *const words[] = {"gated_gemm", "geglu", "swiglu", "reglu", "gem_linear_linear"};
-    if (!i->decoded || i->cls != EP_CLASS_GEMM || strcmp(i->decoded->vendor, "epilogue") != 0) return false;
-    for (size_t w = 0; w < sizeof words / sizeof *words; w++)
-        if (strstr(i->kernel, words[w])) return true;
-    return false;
+/* Products in a kernel of ours that joins gate and up with the activation between, and in some makes down too; else 0. */
+static size_t holds_gated(const ep_diff_item *i) {
+    static const struct {
+        const char *word;
+        size_t products;
+    } rows[] = {{"gated_mlp", 3}, {"gated_gemm", 2}, {"geglu", 2},
+                {"swiglu", 2},    {"reglu", 2},      {"gem_linear_linear", 2}};
+    if (!i->decoded || i->cls != EP_CLASS_GEMM || strcmp(i->decoded->vendor, "epilogue") != 0) return 0;
+    for (size_t w = 0; w < sizeof rows / sizeof *rows; w++)
+        if (strstr(i->kernel, rows[w].word)) return rows[w].products;
+    return 0;
 }
 
 /* Whether a gated kernel's group still has room for one more product, or one more pointwise kernel. */
-static bool gated_takes(const ep_diff_side *side, const uint32_t *list, size_t n, uint8_t cls) {
+static bool gated_takes(const ep_diff_side *side, const uint32_t *list, size_t n, uint8_t cls, size_t most) {
     size_t products = 0;
     for (size_t i = 0; i < n; i++) products += side->items[list[i]].cls == EP_CLASS_GEMM;
-    return cls == EP_CLASS_GEMM ? products < 2 : cls == EP_CLASS_POINTWISE && products == 2 && n < 4;
+    return cls == EP_CLASS_GEMM ? products < most : cls == EP_CLASS_POINTWISE && products == most && n < most + 2;
 }
 
 static bool can_vanish(uint8_t cls) {
@@ -135,7 +139,8 @@ static int32_t absorber(const ep_diff_region *r, const ep_diff_side *side, const
         bool by_data = k < 2 && made_of_several(partner) && !made_of_several(own);
         bool by_epilogue = richer_epilogue(partner, own);
         if (holds_gated(partner) && !holds_gated(&side->items[item]) &&
-            gated_takes(side, side_is_a ? p->a : p->b, side_is_a ? p->a_count : p->b_count, side->items[item].cls))
+            gated_takes(side, side_is_a ? p->a : p->b, side_is_a ? p->a_count : p->b_count, side->items[item].cls,
+                        holds_gated(partner)))
             return own->pair;
         if (side->items[item].cls == EP_CLASS_GEMM) continue; /* a product is taken in by nothing else */
         if (by_name || by_data || by_epilogue) return own->pair;

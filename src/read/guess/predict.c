@@ -139,6 +139,16 @@ static void sketch_tuned(sketch *s) {
     add_unit(s, true, linear_work(s, q->hidden, s->out));
 }
 
+/* Few rows on a GPU: down follows in the same kernel; h is written and read once more. */
+static void sketch_whole(sketch *s) {
+    sketch_tuned(s);
+    if (s->count != 2) return;
+    s->units[0].work.flops += s->units[1].work.flops;
+    s->units[0].work.bytes_read += s->units[1].work.bytes_read;
+    s->units[0].work.bytes_written += s->units[1].work.bytes_written;
+    s->count = 1;
+}
+
 /* Gate and up by a library, and one kernel for what stands between them and down. */
 static void sketch_apart(sketch *s) {
     const ep_block_request *q = s->q;
@@ -248,6 +258,7 @@ static ways find_ways(const ep_block_request *q) {
                                           [EP_ANSWER_EPILOGUE] = sketch_tuned,
                                           [EP_ANSWER_EAGER] = sketch_eager};
     ways w = {.usual = by_mode[q->mode]};
+    if (q->mode == EP_MODE_TUNED && q->tuned_pair == EP_TUNED_WHOLE) w.usual = sketch_whole;
     if (q->mode == EP_MODE_TUNED && may_go_apart(q)) {
         if (q->tuned_pair == EP_TUNED_UNDECIDED) w.apart = sketch_apart;
         if (q->tuned_pair == EP_TUNED_APART) w.usual = sketch_apart;

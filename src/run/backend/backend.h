@@ -156,9 +156,9 @@ typedef struct ep_backend_ops {
      * the backend has no such kernel for them or two are faster. */
     ep_status (*tuned_pair)(ep_backend *b, const ep_tuned_call *first, const ep_tuned_call *last, bool *ran,
                             ep_error *err);
-    /* Whether two such calls over m rows will be that one kernel (optional): launched by itself it starts while the one
-     * before still ends, which a replay does not. */
-    bool (*tuned_alone)(ep_backend *b, const ep_packed *first, const ep_packed *last, int64_t m, ep_act act);
+    /* Whether two such calls over m rows, k -> n -> out columns, will be that one kernel (optional): launched by itself it
+     * starts while the one before still ends, which a replay does not. */
+    bool (*tuned_alone)(ep_backend *b, ep_dtype dtype, int64_t m, int64_t k, int64_t n, int64_t out, ep_act act);
     /* Bytes of what a call with `first` may hand to one with `next` over m rows, packed (optional); 0: as a tensor. */
     size_t (*tuned_hand)(const ep_packed *first, const ep_packed *next, int64_t m);
     /* Which way calls with this pack take and why, a line each (optional); returns the text's length. */

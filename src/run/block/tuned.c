@@ -54,7 +54,14 @@ size_t ep_block_tuned_text(const ep_block *b, char *out, size_t size) {
     return at;
 }
 
+static bool alone(const ep_block *b, int64_t rows) {
+    ep_context *ctx = b->ctx;
+    return b->kind == EP_BLOCK_GATED && ctx->ops.tuned_alone &&
+           ctx->ops.tuned_alone(&ctx->backend, b->dtype, rows, b->dim, b->hidden, b->out, b->act);
+}
+
 ep_tuned_pair ep_block_tuned_pair(const ep_block *b, int64_t rows) {
+    if (b && rows > 0 && alone(b, rows)) return EP_TUNED_WHOLE;
     if (!b || !b->packed_first || b->kind != EP_BLOCK_GATED) return EP_TUNED_UNDECIDED;
     const ep_backend_ops *ops = &b->ctx->ops;
     return ops->tuned_pair_way && rows > 0 ? ops->tuned_pair_way(b->packed_first, rows) : EP_TUNED_FUSED;
@@ -247,12 +254,6 @@ static int add_key(uint64_t *key, int n, const ep_tensor *t) {
         key[n++] = (uint64_t)t->strides[i];
     }
     return n;
-}
-
-static bool alone(const ep_block *b, int64_t rows) {
-    ep_context *ctx = b->ctx;
-    return b->kind == EP_BLOCK_GATED && ctx->ops.tuned_alone &&
-           ctx->ops.tuned_alone(&ctx->backend, b->packed_first, b->packed_down, rows, b->act);
 }
 
 /* Everything the launches depend on, besides the block itself, is in the three tensors. */

@@ -216,4 +216,4 @@ static ep_status cc_build(const ep_build *b, ep_error *err, void **image, size_t
     return s;
 }
 
-const ep_toolchain ep_toolchain_cc = {"cc", cc_identity, cc_build};
+const ep_toolchain ep_toolchain_cc = {"cc", cc_identity, cc_build, NULL};

@@ -1,11 +1,15 @@
 /* NVIDIA's run-time compiler, opened at run time: CUDA C -> cubin. Without the library it says so. */
+#include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "toolchain.h"
 
@@ -58,6 +62,7 @@ enum { FLAGS = sizeof flags / sizeof *flags };
 
 /* The library's file, where it lies in the usual folders: opening it takes longer than all else a cached kernel needs. */
 static struct stat file;
+static char file_folder[PATH_MAX];
 static pthread_once_t file_once = PTHREAD_ONCE_INIT;
 
 static bool look_in(const char *folder, size_t length) {
@@ -65,7 +70,10 @@ static bool look_in(const char *folder, size_t length) {
     char path[PATH_MAX];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         int n = snprintf(path, sizeof path, "%.*s/%s", (int)length, folder, names[i]);
-        if (n > 0 && (size_t)n < sizeof path && stat(path, &file) == 0) return true;
+        if (n <= 0 || (size_t)n >= sizeof path || stat(path, &file) != 0) continue;
+        memcpy(file_folder, folder, length);
+        file_folder[length] = 0;
+        return true;
     }
     memset(&file, 0, sizeof file);
     return false;
@@ -98,6 +106,46 @@ static ep_status identity(const ep_build *b, ep_error *err, ep_hasher *h) {
     ep_hasher_add(h, b->arch, strlen(b->arch));
     for (int i = 0; i < FLAGS; i++) ep_hasher_add(h, flags[i], strlen(flags[i]) + 1);
     return EP_OK;
+}
+
+/* The library and what it opens itself are 110 MB and more. On a machine that has not read them yet the first compilation
+ * waits for its disk; so a thread asks the system for them while the device's context opens. */
+static pthread_t reader;
+static bool reading;
+static atomic_bool stop_reading;
+static pthread_once_t read_once = PTHREAD_ONCE_INIT;
+
+static void *read_ahead(void *unused) {
+    (void)unused;
+    pthread_once(&file_once, look_at_file);
+    DIR *d = file_folder[0] ? opendir(file_folder) : NULL;
+    for (struct dirent *e; d && (e = readdir(d)) && !atomic_load(&stop_reading);) {
+        struct stat s;
+        if (strncmp(e->d_name, "libnvrtc", 8) != 0 || !strstr(e->d_name, ".so.") || strstr(e->d_name, ".alt."))
+            continue;
+        int fd = openat(dirfd(d), e->d_name, O_RDONLY | O_CLOEXEC);
+        if (fd < 0) continue;
+        const off_t piece = 8 << 20;
+        for (off_t at = 0; fstat(fd, &s) == 0 && at < s.st_size && !atomic_load(&stop_reading); at += piece)
+            (void)posix_fadvise(fd, at, piece, POSIX_FADV_WILLNEED);
+        close(fd);
+    }
+    if (d) closedir(d);
+    return NULL;
+}
+
+static void start_reading(void) {
+    reading = pthread_create(&reader, NULL, read_ahead, NULL) == 0;
+}
+
+static void expect(void) {
+    pthread_once(&read_once, start_reading);
+}
+
+/* The thread must not outlive the code it runs. */
+__attribute__((destructor)) static void end_reading(void) {
+    atomic_store(&stop_reading, true);
+    if (reading) pthread_join(reader, NULL);
 }
 
 static ep_status failure(program p, ep_error *err) {
@@ -135,4 +183,4 @@ static ep_status build(const ep_build *b, ep_error *err, void **image, size_t *s
     return s;
 }
 
-const ep_toolchain ep_toolchain_nvrtc = {"nvrtc", identity, build};
+const ep_toolchain ep_toolchain_nvrtc = {"nvrtc", identity, build, expect};

@@ -21,6 +21,8 @@ typedef struct ep_toolchain {
     ep_status (*identity)(const ep_build *b, ep_error *err, ep_hasher *h);
     /* *image is malloc'ed. A failure carries the start of the compiler's own words. */
     ep_status (*build)(const ep_build *b, ep_error *err, void **image, size_t *size);
+    /* It may be asked before long (optional): what takes a while beforehand can begin. Returns at once. */
+    void (*expect)(void);
 } ep_toolchain;
 
 extern const ep_toolchain ep_toolchain_cc;

@@ -13,26 +13,26 @@ typedef struct decode_block_args {
 } decode_block_args;
 enum { STATE_WORDS = 8 }; /* of one kernel */
 
-static int choose_row(cuda_state *s, const ep_packed *w, const ep_packed *d, int64_t m, ep_act act) {
-    if (s->one_kernel == CUDA_ONE_NEVER || !w->w[1] || d->w[1] || d->k != w->n || w->k % 8) return -1;
-    cuda_shape shape = {m, w->n, w->k, w->dtype, true, act, s->major, s->sm_count};
-    int64_t l2 = s->one_kernel == CUDA_ONE_ALWAYS ? CUDA_BLOCK_ANY : s->l2_bytes;
-    int row = cuda_select_block(&shape, d->n, l2);
-    return row >= 0 && cuda_has_kernel(s, cuda_block_name(row, w->dtype)) ? row : -1;
+static int choose_row(cuda_state *s, ep_dtype dtype, int64_t m, int64_t k, int64_t n, int64_t out, ep_act act) {
+    if (s->one_kernel == CUDA_ONE_NEVER || k % 8) return -1;
+    cuda_shape shape = {m, n, k, dtype, true, act, s->major, s->sm_count};
+    int row = cuda_select_block(&shape, out, s->one_kernel == CUDA_ONE_ALWAYS ? CUDA_BLOCK_ANY : s->l2_bytes);
+    return row >= 0 && cuda_has_kernel(s, cuda_block_name(row, dtype)) ? row : -1;
 }
 
-bool cuda_tuned_alone(ep_backend *b, const ep_packed *first, const ep_packed *last, int64_t m, ep_act act) {
-    return choose_row(cuda_of(b), first, last, m, act) >= 0;
+bool cuda_tuned_alone(ep_backend *b, ep_dtype dtype, int64_t m, int64_t k, int64_t n, int64_t out, ep_act act) {
+    return choose_row(cuda_of(b), dtype, m, k, n, out, act) >= 0;
 }
 
 static int choose(cuda_state *s, const ep_tuned_call *first, const ep_tuned_call *last) {
     const ep_packed *w = first->weights, *d = last->weights;
     bool adjacent = (!first->bias0 || first->bias0_stride == 1) && (!first->bias1 || first->bias1_stride == 1) &&
                     (!last->bias0 || last->bias0_stride == 1);
-    if (!adjacent || last->act != EP_ACT_NONE || first->residual || first->hook || first->more_count ||
-        last->more_count || !cuda_fits_copy_engine(first->x, first->m, w->k, first->x_row, first->x_col))
+    if (!adjacent || !w->w[1] || d->w[1] || d->k != w->n || last->act != EP_ACT_NONE || first->residual ||
+        first->hook || first->more_count || last->more_count ||
+        !cuda_fits_copy_engine(first->x, first->m, w->k, first->x_row, first->x_col))
         return -1;
-    return choose_row(s, w, d, first->m, first->act);
+    return choose_row(s, w->dtype, first->m, w->k, w->n, d->n, first->act);
 }
 
 /* The counts are zero once; every launch of a kernel adds as much to its own. The first may start before what is ahead of

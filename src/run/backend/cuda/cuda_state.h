@@ -123,7 +123,7 @@ void cuda_pack_free(ep_backend *b, ep_packed *p);
 int64_t cuda_pack_bytes(const ep_packed *p);
 ep_status cuda_tuned(ep_backend *b, const ep_tuned_call *call, ep_error *err);
 /* cuda_block.c */
-bool cuda_tuned_alone(ep_backend *b, const ep_packed *first, const ep_packed *last, int64_t m, ep_act act);
+bool cuda_tuned_alone(ep_backend *b, ep_dtype dtype, int64_t m, int64_t k, int64_t n, int64_t out, ep_act act);
 ep_status cuda_tuned_pair(ep_backend *b, const ep_tuned_call *first, const ep_tuned_call *last, bool *ran,
                           ep_error *err);
 

@@ -105,6 +105,13 @@ static void test_tuned_pair(void **state) {
     assert_int_equal(p.apart_kernels, 4);
     q.tuned_pair = EP_TUNED_FUSED;
     range(predict(q).kernel_range, 2, 2);
+    q.tuned_pair = EP_TUNED_WHOLE; /* the same bytes: h is written and read */
+    ep_prediction two = predict(article(EP_BLOCK_GATED, EP_MODE_TUNED));
+    p = predict(q);
+    range(p.kernel_range, 1, 1);
+    range(p.gemm_range, 1, 1);
+    assert_int_equal(p.byte_range.low, p.byte_range.high);
+    assert_int_equal(p.byte_range.low, two.byte_range.low);
     q.tuned_pair = EP_TUNED_APART;
     p = predict(q);
     range(p.kernel_range, 4, 4);
