@@ -16,6 +16,7 @@ for extra in bench_tuned bench_compile; do
         "$build/bench/$extra"
     fi
 done
+if [ -x "$build/bench/bench_calls" ]; then "$build/bench/bench_calls" --runs 3; fi
 if [ "${2:-}" = --gpu ] && [ -x "$build/bench/bench_gpu" ]; then "$build/bench/bench_gpu"; fi
 if [ -n "${PYTHON:-}" ]; then
     echo "== beside PyTorch"

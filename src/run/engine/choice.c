@@ -9,7 +9,7 @@
 #include "base/text.h"
 
 /* A reading of the clock is good to some 20 ns. Work below SHORT_NS by its first sample is run MANY times a sample. */
-enum { WARM = 1, ENOUGH = 4, DOUBT = 12, SHORT_NS = 4000, MANY = 32, SLACK_NS = 100, SLACK_MANY_NS = 3 };
+enum { WARM = 1, ENOUGH = 4, DOUBT = 12, PATIENCE = 2, SHORT_NS = 4000, MANY = 32, SLACK_NS = 100, SLACK_MANY_NS = 3 };
 /* What a way must gain over plan and products of the library: packed weights cost memory, a mix a plan of its own. */
 static const double packed_gain = 0.97, steps_gain = 0.99, mix_gain = 0.98;
 /* A call that tries a way should not last longer than this many times the usual one. */
@@ -37,7 +37,9 @@ void ep_choice_free(ep_choice *c) {
 static void forget_samples(ep_choice *c) {
     memset(c->count, 0, sizeof c->count);
     memset(c->best_batch, 0, sizeof c->best_batch);
+    memset(c->behind, 0, sizeof c->behind);
     memset(c->hopeless, 0, sizeof c->hopeless);
+    c->last_eager_ns = 0;
     for (int u = 0; u < c->unit_count; u++) memset(c->units[u].best_ns, 0, sizeof c->units[u].best_ns);
     c->offered[EP_RUN_MIXED] = false;
 }
@@ -198,6 +200,14 @@ static bool decides(ep_choice *c) {
     return true;
 }
 
+/* Against the eager call nearest in time: a machine that was slow for a while was slow for both. */
+static void give_up(ep_choice *c, ep_runner who, int64_t ns) {
+    if (who == EP_RUN_EAGER) c->last_eager_ns = ns;
+    bool far = who != EP_RUN_EAGER && c->last_eager_ns > SHORT_NS && (double)ns > bearable * (double)c->last_eager_ns;
+    c->behind[who] = far ? c->behind[who] + 1 : 0;
+    if (c->behind[who] >= PATIENCE) c->hopeless[who] = true;
+}
+
 void ep_choice_sample(ep_choice *c, ep_runner who, int64_t ns, const int64_t *unit_ns) {
     if (c->decided) return;
     int repeats = ep_choice_repeats(c, who), n = c->count[who]++;
@@ -208,8 +218,7 @@ void ep_choice_sample(ep_choice *c, ep_runner who, int64_t ns, const int64_t *un
         ns = (ns + repeats / 2) / repeats;
     }
     if (n == WARM || ns < c->best_ns[who]) c->best_ns[who] = ns;
-    double usual = c->count[EP_RUN_EAGER] > WARM ? best(c, EP_RUN_EAGER) : 0;
-    if (who != EP_RUN_EAGER && n > WARM && usual > SHORT_NS && best(c, who) > bearable * usual) c->hopeless[who] = true;
+    give_up(c, who, ns);
     decides(c);
 }
 

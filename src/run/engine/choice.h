@@ -29,9 +29,11 @@ typedef struct ep_choice {
     int64_t best_ns[EP_RUNNERS];    /* of one run */
     int64_t best_batch[EP_RUNNERS]; /* of the runs of a sample, where they are many */
     bool offered[EP_RUNNERS];       /* ATTACHED, STEPPED, MIXED: such a plan is there to be measured, too */
-    bool hopeless[EP_RUNNERS];      /* far behind in its first samples: not run again */
-    bool no_eager;                  /* eager would answer with other bits, so it is none of the ways */
-    const char *refused;            /* why STEPPED is out of the question; NULL: it is not */
+    int behind[EP_RUNNERS];         /* samples in a row that were far behind the eager sample next to them */
+    bool hopeless[EP_RUNNERS];      /* far behind: not run again */
+    int64_t last_eager_ns;
+    bool no_eager;       /* eager would answer with other bits, so it is none of the ways */
+    const char *refused; /* why STEPPED is out of the question; NULL: it is not */
     bool decided;
     ep_runner kept;
     ep_runner rival; /* of MIXED: the best of the others */

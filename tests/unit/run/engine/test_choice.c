@@ -188,6 +188,19 @@ static void hopeless_ways_are_left_at_once(void **state) {
     assert_int_equal(c.kept, EP_RUN_COMPILED);
 }
 
+/* A machine that is ten times slower for some calls is so for all ways: nothing is given up for that. */
+static void a_slow_hour_is_no_reason_to_give_up(void **state) {
+    (void)state;
+    ep_choice c = offered(true, false);
+    for (int n = 0; !c.decided && n < 200; n++) {
+        ep_runner who = ep_choice_next(&c, ~0u);
+        int64_t ns = who == EP_RUN_ATTACHED ? 40000 : who == EP_RUN_EAGER ? 50000 : 45000;
+        ep_choice_sample(&c, who, n / 7 % 2 ? ns : 10 * ns, NULL);
+    }
+    for (ep_runner i = 0; i < EP_RUNNERS; i++) assert_false(c.hopeless[i]);
+    assert_int_equal(c.kept, EP_RUN_ATTACHED);
+}
+
 /* Inputs that a way has no plan for are answered without it, and are not measured for ever. */
 static void a_missing_way_is_not_asked_for(void **state) {
     (void)state;
@@ -221,6 +234,7 @@ int main(void) {
         cmocka_unit_test(other_bits_are_refused),
         cmocka_unit_test(every_product_gets_its_own_way),
         cmocka_unit_test(hopeless_ways_are_left_at_once),
+        cmocka_unit_test(a_slow_hour_is_no_reason_to_give_up),
         cmocka_unit_test(a_missing_way_is_not_asked_for),
         cmocka_unit_test(eager_is_no_way_of_other_bits),
     };
