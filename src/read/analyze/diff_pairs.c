@@ -82,7 +82,8 @@ static size_t holds_gated(const ep_diff_item *i) {
 static bool gated_takes(const ep_diff_side *side, const uint32_t *list, size_t n, uint8_t cls, size_t most) {
     size_t products = 0;
     for (size_t i = 0; i < n; i++) products += side->items[list[i]].cls == EP_CLASS_GEMM;
-    return cls == EP_CLASS_GEMM ? products < most : cls == EP_CLASS_POINTWISE && products == most && n < most + 2;
+    if (cls == EP_CLASS_GEMM) return products < most;
+    return cls == EP_CLASS_POINTWISE && n < most + 2 && (most > 2 || products == most);
 }
 
 static bool can_vanish(uint8_t cls) {

@@ -49,6 +49,16 @@ static void must_hold(const ep_report *r, const char *const *lines, size_t n) {
 
 #define MUST_HOLD(r, lines) must_hold(r, lines, sizeof(lines) / sizeof((lines)[0]))
 
+/* A block whose kernel makes down too takes all three products in. */
+static void test_into_one(void **state) {
+    (void)state;
+    ep_report *r = diff("h200/geglu-eager.json.gz", "small/one_kernel.json");
+    static const char *const lines[] = {"step: 5 -> 1 kernels;", "aten::gelu + aten::mul + aten::mm became 1 kernel,",
+                                        "ep_bf16_gated_mlp_decode_sm90a_m8h64y16: 234.4 us -> 174.8 us"};
+    MUST_HOLD(r, lines);
+    ep_report_destroy(r);
+}
+
 static void test_eager_to_compiled(void **state) {
     (void)state;
     ep_report *r = diff("shared/article/mlp_eager.json", "shared/article/mlp_compiled.json");
@@ -233,13 +243,10 @@ static void test_align_long(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_eager_to_compiled),
-        cmocka_unit_test(test_compiled_to_liger),
-        cmocka_unit_test(test_linear),
-        cmocka_unit_test(test_one_into_two),
-        cmocka_unit_test(test_with_itself),
-        cmocka_unit_test(test_fail_on),
-        cmocka_unit_test(test_align),
+        cmocka_unit_test(test_into_one),          cmocka_unit_test(test_eager_to_compiled),
+        cmocka_unit_test(test_compiled_to_liger), cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_one_into_two),      cmocka_unit_test(test_with_itself),
+        cmocka_unit_test(test_fail_on),           cmocka_unit_test(test_align),
         cmocka_unit_test(test_align_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
