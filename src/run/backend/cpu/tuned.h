@@ -110,6 +110,8 @@ typedef struct ep_tuned_row {
     ep_across_fn across; /* EP_ACROSS panels; NULL: none */
     int across_rows;     /* at most */
     ep_tile_fn gated, plain;
+    /* Where a_bytes is 128: a row of x over whole chunks of 32 values as f32, `step` floats from a chunk to the next. */
+    void (*widen)(int64_t chunks, const void *x, float *out, int64_t step);
     /* out[i] = act(i as the dtype), rounded to the dtype, for the 65536 values; NULL for f32 */
     void (*fill_table)(ep_act act, float *out);
     void (*fill_pairs)(ep_act act, float *out); /* the same, each with the slope of act, not rounded */

@@ -146,18 +146,15 @@ static void choose_blocks(job *j) {
     j->hook_bytes = (size_t)(tile * j->hook_panels + 63) / 64 * 64;
 }
 
-/* One row of one chunk of x as the row's kernels want it: 64 bytes as stored, or 32 values widened to f32. */
+/* One row of one chunk of x as the row's kernels want it, where k ends within it or values aren't adjacent: 64 bytes as
+ * stored, or 32 values widened to f32. */
 static void put_x(const job *j, char *dst, const char *src, int64_t k) {
     const ep_tuned_call *call = j->call;
     int64_t size = (int64_t)ep_dtype_size(call->dtype);
     if (j->row->a_bytes < 128) {
-        int64_t kc = j->row->chunk_k;
-        if (call->x_col == 1 && k >= kc) {
-            memcpy(dst, src, 64);
-            return;
-        }
         memset(dst, 0, 64);
-        for (int64_t i = 0; i < min64(k, kc); i++) memcpy(dst + i * size, src + i * call->x_col * size, (size_t)size);
+        for (int64_t i = 0; i < min64(k, j->row->chunk_k); i++)
+            memcpy(dst + i * size, src + i * call->x_col * size, (size_t)size);
         return;
     }
     float *f = (float *)(void *)dst;
@@ -170,13 +167,18 @@ static void put_x(const job *j, char *dst, const char *src, int64_t k) {
 
 static void pack_x(const job *j, int64_t m0, int64_t rows, int64_t chunk0, int64_t chunks, char *dst) {
     const ep_tuned_call *call = j->call;
-    int64_t size = (int64_t)ep_dtype_size(call->dtype), mr = j->row->mr, a_bytes = j->row->a_bytes;
-    int64_t kc = j->row->chunk_k;
+    const ep_tuned_row *r = j->row;
+    int64_t size = (int64_t)ep_dtype_size(call->dtype), mr = r->mr, a_bytes = r->a_bytes, step = mr * a_bytes;
+    int64_t kc = r->chunk_k, whole = call->x_col == 1 ? min64(chunks, call->weights->k / kc - chunk0) : 0;
     for (int64_t i = 0; i < rows; i++) {
         const char *src = (const char *)call->x + ((m0 + i) * call->x_row + chunk0 * kc * call->x_col) * size;
         char *to = dst + i / mr * mr * a_bytes * chunks + i % mr * a_bytes;
-        for (int64_t c = 0; c < chunks; c++, to += mr * a_bytes, src += kc * call->x_col * size)
-            put_x(j, to, src, call->weights->k - (chunk0 + c) * kc);
+        if (r->widen)
+            r->widen(whole, src, (float *)(void *)to, step / 4);
+        else
+            for (int64_t c = 0; c < whole; c++) memcpy(to + c * step, src + c * 64, 64);
+        for (int64_t c = whole; c < chunks; c++)
+            put_x(j, to + c * step, src + c * kc * call->x_col * size, call->weights->k - (chunk0 + c) * kc);
     }
 }
 

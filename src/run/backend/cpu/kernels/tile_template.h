@@ -27,6 +27,11 @@ static void tile_fill_table(ep_act act, float *out) {
         v_store(out + i, TILE_ROUND(g));
     }
 }
+__attribute__((unused)) static void tile_widen(int64_t chunks, const void *x, float *out, int64_t step) {
+    const char *p = x;
+    for (int64_t c = 0; c < chunks; c++, out += step)
+        for (int i = 0; i < 32; i += V_LANES, p += 2 * V_LANES) v_store(out + i, TILE_LOAD(p));
+}
 #else
 #define tile_act_rounded(act, table, g) act_apply(act, g)
 #define tile_fill_table NULL

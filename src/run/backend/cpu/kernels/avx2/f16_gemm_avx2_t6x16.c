@@ -32,6 +32,7 @@ const ep_tuned_row ep_f16_gemm_avx2_t6x16 = {
     .acc = acc,
     .across = acc_across,
     .across_rows = ACC_FEW,
+    .widen = tile_widen,
     .gated = tile_gated,
     .plain = tile_plain,
     .fill_table = tile_fill_table,

@@ -25,6 +25,7 @@ const ep_tuned_row ep_bf16_gemm_portable_t2x16 = {
     .chunk_k = 32,
     .block_chunks = 16,
     .acc = acc,
+    .widen = tile_widen,
     .gated = tile_gated,
     .plain = tile_plain,
     .fill_table = tile_fill_table,
