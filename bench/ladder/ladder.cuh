@@ -72,12 +72,13 @@ __global__ void difference(const bf *a, const bf *b, size_t n, double *out) {
     atomicMax(w, (unsigned long long)__double_as_longlong(worst));
 }
 
-static CUtensorMap map2d(const void *p, long long rows, long long cols, int box_rows) {
+static CUtensorMap map2d(const void *p, long long rows, long long cols, int box_rows, int box_cols = 64) {
     CUtensorMap m;
     cuuint64_t size[2] = {(cuuint64_t)cols, (cuuint64_t)rows}, stride[1] = {(cuuint64_t)cols * 2};
-    cuuint32_t box[2] = {64, (cuuint32_t)box_rows}, one[2] = {1, 1};
+    cuuint32_t box[2] = {(cuuint32_t)box_cols, (cuuint32_t)box_rows}, one[2] = {1, 1};
     CK(cuTensorMapEncodeTiled(&m, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)p, size, stride, box, one,
-                              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                              CU_TENSOR_MAP_INTERLEAVE_NONE,
+                              box_cols == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
                               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
     return m;
 }

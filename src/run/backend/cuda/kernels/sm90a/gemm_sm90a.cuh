@@ -119,6 +119,13 @@ __device__ __forceinline__ float plain_value(float v, const gemm_args &args, int
     return v;
 }
 
+/* The thread's warpgroup, told in a way that shows all lanes of a warp to have the same one: addresses that depend on it, and
+ * with them the products' descriptors, are then computed on the scalar side. Else eight registers are carried there before
+ * each product (measured on an H200: 2 to 3 % of the kernel). */
+__device__ __forceinline__ int warpgroup() {
+    return (int)__shfl_sync(0xffffffff, threadIdx.x >> 7, 0);
+}
+
 /* Where a CTA stands: its cluster's tiles, its place in the cluster, its buffers. */
 template <typename S, int STAGES, int CM, int CN> struct gemm_place {
     uint32_t base, full, empty;
@@ -225,7 +232,7 @@ __device__ __forceinline__ void gemm_body(const CUtensorMap *map_x, const CUtens
     extern __shared__ uint8_t raw[];
     uint32_t base = (smem_u32(raw) + 1023) & ~1023u, out_base = base + STAGES * S::stage;
     gemm_place<S, STAGES, CM, CN> p(args, base, out_base + S::out_bytes);
-    int group = threadIdx.x >> 7;
+    int group = warpgroup();
 
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) {
@@ -329,7 +336,7 @@ __device__ __forceinline__ void handed_body(const CUtensorMap *map_x, const CUte
     uint32_t base = (smem_u32(raw) + 1023) & ~1023u, hands = base + STAGES * S::stage;
     gemm_place<S, STAGES, CM, 1> p(args, base, hands + HANDS * 2 * S::hand);
     uint32_t made = p.empty + 8 * STAGES, stored = made + 16;
-    int group = threadIdx.x >> 7;
+    int group = warpgroup();
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) {
             mbar_init(p.full + 8 * s, 1);

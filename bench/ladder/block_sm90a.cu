@@ -1,0 +1,258 @@
+/* Whole gated blocks of many rows, gate + up and down: checks kernels of the sm_90a family at odd sizes and times pairs of
+ * them in CUDA graphs, rested, in a row, and in the long run.
+ * nvcc -gencode=arch=compute_90a,code=sm_90a -O3 -std=c++17 -o /tmp/block bench/ladder/block_sm90a.cu -lcuda -lcublasLt
+ * block check | block M DIM HIDDEN WHAT... | block ncu M DIM HIDDEN
+ * WHAT: a kernel of the list below, GATED+DOWN, GATED~DOWN (launches overlapped), `cublas` as or for down, wholeCHUNK. */
+#include "ladder.cuh"
+#include "pong_sm90a.cuh"
+#include <ctime>
+#include <unistd.h>
+
+#define KERNEL(name, ...)                                                                                              \
+    extern "C" __global__ void __launch_bounds__(384, 1)                                                               \
+        name(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w0,                            \
+             const __grid_constant__ CUtensorMap w1, const __grid_constant__ CUtensorMap y, const ep::gemm_args a) {   \
+        __VA_ARGS__(&x, &w0, &w1, &y, a);                                                                              \
+    }
+/* name, weight rows, stages, CTAs that share them, then: hand-over buffers, or gated and activation */
+#define HANDED(name, BN, STAGES, CM, HANDS)                                                                            \
+    KERNEL(name, ep::handed_body<ep::bf16_type, BN, STAGES, HANDS, CM, ep::ACT_GELU_TANH>)
+#define PONG(name, BN, STAGES, CM, GATED, ACT)                                                                         \
+    KERNEL(name, ep::pong_body<ep::bf16_type, BN, STAGES, CM, GATED, ep::ACT, true>)
+#define OWN(name, BN, STAGES, CM, GATED, ACT)                                                                          \
+    KERNEL(name, ep::gemm_body<ep::bf16_type, 2, BN, STAGES, CM, 1, GATED, ep::ACT, true>)
+#define HANDED_LIST(V) V(h256c2, 256, 3, 2, 2)
+#define PONG_LIST(V)                                                                                                   \
+    V(gp192c2, 192, 5, 2, true, ACT_GELU_TANH)                                                                         \
+    V(pp192c1, 192, 5, 1, false, ACT_NONE)
+#define OWN_LIST(V) V(p192c2, 192, 4, 2, false, ACT_NONE)
+HANDED_LIST(HANDED)
+PONG_LIST(PONG)
+OWN_LIST(OWN)
+
+struct Tile {
+    const void *fn;
+    const char *name;
+    int bn, cm, smem, box; /* weight rows of a tile, CTAs that share them, columns in a box of y */
+    bool gated;
+};
+#define HANDED_ROW(name, BN, STAGES, CM, HANDS)                                                                        \
+    {(const void *)name, #name, BN, CM, ep::handed_shape<BN, STAGES, HANDS>::total, 64, true},
+#define PONG_ROW(name, BN, STAGES, CM, GATED, ACT)                                                                     \
+    {(const void *)name, #name, BN, CM, ep::pong_shape<BN, STAGES, GATED>::total, 32, GATED},
+#define OWN_ROW(name, BN, STAGES, CM, GATED, ACT)                                                                      \
+    {(const void *)name, #name, BN, CM, ep::gemm_shape<2, BN, STAGES, GATED>::total, 64, GATED},
+static const Tile tiles[] = {HANDED_LIST(HANDED_ROW) PONG_LIST(PONG_ROW) OWN_LIST(OWN_ROW)};
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+    whole(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap g,
+          const __grid_constant__ CUtensorMap u, const __grid_constant__ CUtensorMap h,
+          const __grid_constant__ CUtensorMap hi, const __grid_constant__ CUtensorMap d,
+          const __grid_constant__ CUtensorMap y, const __grid_constant__ ep::whole_args a) {
+    ep::whole_body<ep::bf16_type, 192, 5, ep::ACT_GELU_TANH, true>(&x, &g, &u, &h, &hi, &d, &y, a);
+}
+
+static ep::gemm_args arguments(int m, int n, int k, int tiles_m, int tiles_n) {
+    ep::gemm_args a = {};
+    a.m = m;
+    a.n = n;
+    a.k = k;
+    a.tiles_m = tiles_m;
+    a.tiles_n = tiles_n;
+    a.group_m = 8;
+    a.policy_x = a.policy_w = ep::L2_NORMAL;
+    a.policy_y = (size_t)m * n * 2 > (50u << 20) ? ep::L2_EVICT_FIRST : ep::L2_NORMAL;
+    return a;
+}
+
+static void launch(const Tile &t, const bf *x, const bf *w0, const bf *w1, bf *y, int m, int n, int k) {
+    int out = t.gated ? t.bn / 2 : t.bn, half = t.bn / 2, rows = 128 * t.cm;
+    CUtensorMap mx = map2d(x, m, k, 128), m0 = map2d(w0, n, k, half), m1 = map2d(w1, n, k, half),
+                my = map2d(y, m, n, 64, t.box);
+    ep::gemm_args a = arguments(m, n, k, (m + rows - 1) / rows, (n + out - 1) / out);
+    void *args[] = {&mx, &m0, &m1, &my, &a};
+    launch_ex(t.fn, std::min(132 / t.cm, a.tiles_m * a.tiles_n) * t.cm, 384, t.smem, t.cm, stream, args);
+}
+
+struct Block {
+    int m, k, n;
+    bf *x, *g, *u, *d, *h, *h2, *y, *ref, *ref2;
+    Block(int m, int k, int n, unsigned seed) : m(m), k(k), n(n) {
+        size_t mk = (size_t)m * k, nk = (size_t)n * k, mn = (size_t)m * n;
+        x = array(mk, seed + 1, 1.0f);
+        g = array(nk, seed + 2, 1 / sqrtf(k));
+        u = array(nk, seed + 3, 1 / sqrtf(k));
+        d = array(nk, seed + 4, 1 / sqrtf(n));
+        h = array(mn, seed + 5, 1);
+        h2 = array(mn, seed + 6, 1);
+        y = array(mk, seed + 7, 1);
+        ref = array((size_t)ROWS * n, 7, 1);
+        ref2 = array((size_t)ROWS * k, 8, 1);
+    }
+    ~Block() {
+        for (bf *p : {x, g, u, d, h, h2, y, ref, ref2}) cudaFree(p);
+    }
+    void run(const Tile &t) { t.gated ? launch(t, x, g, u, h, m, n, k) : launch(t, h, d, d, y, m, k, n); }
+    /* Gate, up and down in one kernel. */
+    void run_whole(int chunk) {
+        static unsigned *list;
+        if (!list) {
+            CK(cudaMalloc(&list, 1 << 20));
+            CK(cudaMemset(list, 0, 1 << 20));
+            CK(cudaDeviceSynchronize());
+        }
+        CUtensorMap mx = map2d(x, m, k, 128), mg = map2d(g, n, k, 96), mu = map2d(u, n, k, 96),
+                    mh = map2d(h, m, n, 64, 32), mi = map2d(h, m, n, 128), md = map2d(d, k, n, 96),
+                    my = map2d(y, m, k, 64, 32);
+        int rows = (m + 127) / 128;
+        ep::whole_args a = {arguments(m, n, k, rows, (n + 95) / 96), arguments(m, k, n, rows, (k + 191) / 192), rows,
+                            chunk, list};
+        void *args[] = {&mx, &mg, &mu, &mh, &mi, &md, &my, &a};
+        int grid = std::min(132, rows * (a.first.tiles_n + a.last.tiles_n));
+        launch_ex((const void *)whole, grid, 384, ep::whole_shape<192, 5>::total, 1, stream, args);
+    }
+    /* Every kernel against f64 sums; all rows beyond those by another kernel of the family. */
+    void check_all() {
+        double worst;
+        refer(x, g, u, ref, m, n, k, true);
+        for (auto &t : tiles) {
+            if (!t.gated) continue;
+            CK(cudaMemset(h, 0xff, (size_t)m * n * 2));
+            run(t);
+            CK(cudaDeviceSynchronize());
+            double rms = compare(h, ref, m, n, &worst);
+            if (&t == tiles) CK(cudaMemcpy(h2, h, (size_t)m * n * 2, cudaMemcpyDeviceToDevice));
+            double w2, same = check(h, h2, (size_t)m * n, &w2);
+            printf("  %-8s rms %.1e worst %.3f, all rows to %s %.1e %.3f%s\n", t.name, rms, worst, tiles[0].name, same,
+                   w2, rms > 4e-3 || same > 4e-3 ? " WRONG" : "");
+        }
+        refer(h2, d, d, ref2, m, k, n, false);
+        CK(cudaMemcpy(h, h2, (size_t)m * n * 2, cudaMemcpyDeviceToDevice));
+        bf *first = array((size_t)m * k, 1, 1);
+        cublas(h, d, first, m, k, n, stream);
+        for (auto &t : tiles) {
+            if (t.gated) continue;
+            CK(cudaMemset(y, 0xff, (size_t)m * k * 2));
+            run(t);
+            CK(cudaDeviceSynchronize());
+            double rms = compare(y, ref2, m, k, &worst), w2, same = check(y, first, (size_t)m * k, &w2);
+            printf("  %-8s rms %.1e worst %.3f, all rows to cublas %.1e %.3f%s\n", t.name, rms, worst, same, w2,
+                   rms > 4e-3 || same > 4e-3 ? " WRONG" : "");
+        }
+        for (int chunk : {1, 3, 16, 1000}) {
+            CK(cudaMemset(y, 0xff, (size_t)m * k * 2));
+            CK(cudaMemset(h, 0xff, (size_t)m * n * 2));
+            run_whole(chunk);
+            CK(cudaDeviceSynchronize());
+            double w2, w3, hs = check(h, h2, (size_t)m * n, &w3);
+            double rms = compare(y, ref2, m, k, &worst), same = check(y, first, (size_t)m * k, &w2);
+            printf("  whole, chunks of %4d: rms %.1e worst %.3f, all rows to cublas %.1e %.3f, h %.1e%s\n", chunk, rms,
+                   worst, same, w2, hs, rms > 4e-3 || same > 4e-3 || hs > 4e-3 ? " WRONG" : "");
+        }
+        cudaFree(first);
+        fflush(stdout);
+    }
+};
+
+/* Microseconds a call: five bursts of about 3 ms after 0.3 s of rest; 45 ms in a row; the last two thirds of 0.4 s. */
+template <typename F> static void three_ways(const char *name, double flops, F f) {
+    f();
+    CK(cudaStreamSynchronize(stream));
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    CK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    int reps = std::max(1, (int)(3000 / (flops / 700e6)));
+    for (int i = 0; i < reps; i++) f();
+    CK(cudaStreamEndCapture(stream, &graph));
+    CK(cudaGraphInstantiate(&exec, graph, 0));
+    cudaEvent_t a, b;
+    cudaEventCreate(&a);
+    cudaEventCreate(&b);
+    auto timed = [&](int launches) {
+        cudaEventRecord(a, stream);
+        for (int i = 0; i < launches; i++) CK(cudaGraphLaunch(exec, stream));
+        cudaEventRecord(b, stream);
+        CK(cudaStreamSynchronize(stream));
+        float ms;
+        cudaEventElapsedTime(&ms, a, b);
+        return ms * 1e3 / reps / launches;
+    };
+    std::vector<double> rested, row;
+    CK(cudaGraphLaunch(exec, stream));
+    for (int i = 0; i < 5; i++) {
+        CK(cudaStreamSynchronize(stream));
+        usleep(200000);
+        rested.push_back(timed(1));
+    }
+    usleep(200000);
+    for (int i = 0; i < 15; i++) row.push_back(timed(1));
+    timed(45);
+    double longrun = timed(90);
+    std::sort(rested.begin(), rested.end());
+    std::sort(row.begin(), row.end());
+    printf("  %-22s rested %7.1f  45 ms %7.1f  long %7.1f us; %4.0f %4.0f %4.0f TFLOP/s\n", name, rested[2], row[7],
+           longrun, flops / rested[2] / 1e6, flops / row[7] / 1e6, flops / longrun / 1e6);
+    fflush(stdout);
+    cudaGraphExecDestroy(exec);
+    cudaGraphDestroy(graph);
+}
+
+static const Tile &named(const char *name) {
+    for (auto &t : tiles)
+        if (!strcmp(t.name, name)) return t;
+    printf("no %s\n", name);
+    exit(3);
+}
+
+int main(int argc, char **argv) {
+    std::string what = argc > 1 ? argv[1] : "check";
+    CK(cudaSetDevice(0));
+    CK(cudaFree(0));
+    CK(cublasLtCreate(&lt));
+    CK(cudaMalloc(&workspace, 64 << 20));
+    CK(cudaMalloc(&diff, 24));
+    CK(cudaStreamCreate(&stream));
+    if (what == "check") {
+        static const int sizes[][3] = {{8192, 768, 3072}, {1000, 776, 3080}, {129, 64, 96},
+                                       {1, 8, 8},         {8191, 136, 1000}, {300, 2048, 104}};
+        for (auto &s : sizes) {
+            printf("== %d x %d -> %d\n", s[0], s[1], s[2]);
+            Block(s[0], s[1], s[2], (unsigned)time(nullptr)).check_all();
+        }
+        return 0;
+    }
+    bool ncu = what == "ncu";
+    int m = atoi(argv[1 + ncu]), k = atoi(argv[2 + ncu]), n = atoi(argv[3 + ncu]);
+    Block b(m, k, n, 1);
+    if (ncu) {
+        for (auto &t : tiles) b.run(t), b.run(t);
+        cublas(b.h, b.d, b.y, m, k, n, stream);
+        CK(cudaDeviceSynchronize());
+        return 0;
+    }
+    double flops = 2.0 * m * k * n;
+    printf("== %d x %d -> %d\n", m, k, n);
+    for (int i = 4; i < argc; i++) {
+        std::string a = argv[i];
+        pdl = a.find('~') != std::string::npos; /* GATE~DOWN: overlapped */
+        size_t plus = a.substr(0, 5) == "whole" ? std::string::npos : a.find_first_of("+~");
+        if (plus != std::string::npos) {
+            const Tile &g = named(a.substr(0, plus).c_str());
+            std::string down = a.substr(plus + 1);
+            if (down == "cublas")
+                three_ways(a.c_str(), 3 * flops, [&] { b.run(g), cublas(b.h, b.d, b.y, m, k, n, stream); });
+            else
+                three_ways(a.c_str(), 3 * flops, [&, o = named(down.c_str())] { b.run(g), b.run(o); });
+        } else if (a.substr(0, 5) == "whole") {
+            int chunk = atoi(a.c_str() + 5);
+            three_ways(a.c_str(), 3 * flops, [&] { b.run_whole(chunk); });
+        } else if (a == "cublas") {
+            three_ways("cublas down", flops, [&] { cublas(b.h, b.d, b.y, m, k, n, stream); });
+        } else {
+            const Tile &t = named(a.c_str());
+            three_ways(a.c_str(), t.gated ? 2 * flops : flops, [&] { b.run(t); });
+        }
+        pdl = false;
+    }
+    return 0;
+}
