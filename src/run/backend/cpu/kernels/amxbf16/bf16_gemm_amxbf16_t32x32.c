@@ -305,10 +305,11 @@ static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s,
         f.end = t + 1 == s->tiles && s->end < s->row1 ? s->end : s->row1;
         sweep_tile(s, first, kind, a, t + 1 < s->tiles ? a + s->a_tile : a, c, before,
                    s->ahead + t * s->chunks * s->lines * 64, &f, each);
-        if (f.sums) f.sums += 1024; /* nothing to finish: nowhere to go */
+        before = c;
+        if (kind == FINISH_NONE) continue; /* all null, and null is not to be counted from */
+        f.sums += 1024;
         f.out += f.out_tile;
         if (f.residual) f.residual += 32 * f.residual_row;
-        before = c;
     }
     _tile_stored(0, before, 128);
     _tile_stored(1, before + 16, 128);
