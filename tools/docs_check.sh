@@ -26,6 +26,12 @@ while IFS=: read -r file link; do
     target=$(dirname "$file")/$(sed -E 's/.*\]\(([^)#]+).*/\1/' <<<"$link")
     [ -e "$target" ] || miss "$file links to $target, which is not there"
 done < <(grep -roE '\]\([A-Za-z0-9_./-]+\.md[^)]*\)' docs || true)
+for test in $(grep -ohE '`test_[a-z0-9_]+\.c`' docs/*.md | tr -d '`' | sort -u); do
+    find tests -name "$test" | grep -q . || miss "docs name $test, which is not there"
+done
+for name in $(grep -oE '`[a-z0-9_]+_[a-z0-9_]+`' docs/needs.md | tr -d '`' | sort -u); do
+    grep -rqw "$name" tests || miss "docs/needs.md names the test $name, which is not there"
+done
 for example in examples/*.c; do
     [ "$(wc -l <"$example")" -lt 80 ] || miss "$example has 80 lines or more"
 done
