@@ -149,8 +149,8 @@ class ContextOptions(C.Structure):
 
 
 class CompileOptions(C.Structure):
-    _fields_ = [("wait", C.c_int), ("specialize", C.c_int), ("no_disk_cache", C.c_bool), ("cache_dir", C.c_char_p),
-                ("limit", C.c_double), ("dump_pass", C.c_char_p), ("dump", C.c_void_p), ("dump_user", C.c_void_p)]
+    _fields_ = [("wait", C.c_int), ("specialize", C.c_int), ("weights_stay", C.c_bool), ("no_disk_cache", C.c_bool),
+                ("cache_dir", C.c_char_p), ("limit", C.c_double), ("dump_pass", C.c_char_p), ("dump", C.c_void_p), ("dump_user", C.c_void_p)]
 
 
 P = C.c_void_p
