@@ -30,6 +30,10 @@ grep -q "Same GPU work" "$tmp/text" || fail "linear"
 # every pair of models that were recorded twice
 "$epi" diff "$traces/shared/bert-small-h100.json.gz" "$traces/shared/bert-small-mi300.json.gz" >/dev/null || fail "bert"
 "$epi" diff "$traces/shared/vit-a100-inductor-bf16.json.gz" "$traces/shared/vit-a100-inductor-int8.json.gz" >/dev/null || fail "vit"
+for pair in "article/mlp_eager.json article/mlp_compiled.json" "torchrec-v100-4gpu-rank0.json llama-4layers-4090x2.json"; do
+    set -- $pair
+    (cd "$traces/shared" && "$epi" diff "$1" "$2") | awk 'length($0) > 80 { print "too wide: " $0; bad = 1 } END { exit bad }' || fail "$pair: lines over 80 columns"
+done
 # two runs on the processor: the host alone, and no share of nothing
 "$epi" diff "$traces/shared/resnet18-cpu-windows.json" "$traces/shared/resnet18-cpu-windows.json" >"$tmp/text" || fail "cpu"
 grep -q "Neither trace has device events" "$tmp/text" || fail "cpu: not said that there is no device"

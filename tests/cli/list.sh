@@ -74,5 +74,7 @@ run 0 "$epi" explain "$out/window.json"
 grep -q "5 launches" "$out/stdout" || fail "a window as a trace of its own"
 run 2 "$epi" list "$traces/small/steps.json" --window 5:1
 run 2 "$epi" list "$traces/small/steps.json" --window 0:5 --step 1
+run 0 "$epi" list "$traces/shared/torchrec-v100-4gpu-rank0.json" --kernels --level 2
+awk 'length($0) > 80 { exit 1 }' "$out/stdout" || fail "lines over 80 columns"
 run 0 "$epi" list --help
 echo ok

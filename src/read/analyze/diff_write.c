@@ -104,12 +104,12 @@ static void region_text(const ep_diff_region *r, ep_text *out, int width) {
 static void host_text(const ep_diff_region *r, ep_text *out) {
     size_t shown = 0;
     char name[64];
-    ep_text_printf(out, "\n  host work that differs                   count A      B      self us A         B\n");
+    ep_text_printf(out, "\n  host work that differs                 count A      B      self us A         B\n");
     for (size_t i = 0; i < r->host_count && shown < 24; i++) {
         const ep_diff_host *h = &r->host[i];
         if (h->count[0] == h->count[1]) continue;
         shown++;
-        ep_text_printf(out, "  %-40s %7lld %6lld %14.1f %9.1f\n", ep_cut(h->name, 40, name, sizeof name),
+        ep_text_printf(out, "  %-38s %7lld %6lld %14.1f %9.1f\n", ep_cut(h->name, 38, name, sizeof name),
                        (long long)h->count[0], (long long)h->count[1], (double)h->self_ns[0] * 1e-3,
                        (double)h->self_ns[1] * 1e-3);
     }

@@ -342,15 +342,15 @@ static void backward(const ep_study *s, page *p) {
     for (size_t i = 0; i < s->facts->op_count; i++)
         if (s->facts->ops[i].backward_count) list[n++] = &s->facts->ops[i];
     if (n) {
-        title(p, "THERE AND BACK                      host us             device us        kernels");
-        ep_text_add(p->out, "                       count   forward  backward   forward  backward   fwd    bwd\n");
+        title(p, "THERE AND BACK                   host us             device us        kernels");
+        ep_text_add(p->out, "                    count   forward  backward   forward  backward   fwd    bwd\n");
         qsort(list, n, sizeof *list, by_both);
         n = drop_repeats(list, n);
     }
     shown = n < ROWS ? n : ROWS;
     for (size_t i = 0; i < shown; i++) {
         const ep_op_fact *o = list[i];
-        ep_text_printf(p->out, "  %-20s %6s %9.1f %9.1f %9.1f %9.1f %6s %6s\n", ep_cut(o->name, 20, name, sizeof name),
+        ep_text_printf(p->out, "  %-17s %6s %9.1f %9.1f %9.1f %9.1f %6s %6s\n", ep_cut(o->name, 17, name, sizeof name),
                        COUNT(o->count), (double)o->total_ns * 1e-3, (double)o->backward_ns * 1e-3,
                        (double)o->device_ns * 1e-3, (double)o->backward_device_ns * 1e-3, COUNT(o->kernels),
                        COUNT(o->backward_kernels));

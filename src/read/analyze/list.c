@@ -131,17 +131,20 @@ static void add_name(lister *l, const char *name, size_t room) {
     ep_text_char(&l->text, '\n');
 }
 
-static size_t width_of(const lister *l) {
-    return l->o->width >= 60 ? (size_t)l->o->width : 80;
+/* What the line that began at `begin` leaves for a name: long times take from it. */
+static size_t room_of(const lister *l, size_t begin) {
+    size_t width = l->o->width >= 60 ? (size_t)l->o->width : 80, used = l->text.len - begin;
+    return width > used + 16 ? width - used : 16;
 }
 
 static void write_work(lister *l, uint32_t work, int64_t *sum) {
     (void)sum;
     const ep_trace *t = l->t;
     const ep_lane *lane = &t->lanes[t->lane[work]];
+    size_t begin = l->text.len;
     ep_text_printf(&l->text, "%12.3f %10s %7s %10.3f    ", (double)(t->ts[work] - l->f->span_start_ns) / 1e3, "", "",
                    (double)t->dur[work] / 1e3);
-    add_name(l, name_of(l, work), width_of(l) - 46);
+    add_name(l, name_of(l, work), room_of(l, begin));
     ep_json_object(&l->json);
     ep_json_key(&l->json, "name");
     ep_json_str(&l->json, name_of(l, work));
@@ -162,12 +165,13 @@ static void write_op(lister *l, uint32_t row) {
     each_work(l, row, add_device_time, &device);
     int64_t start = t->ts[row] - l->f->span_start_ns;
     bool known = l->f->health.device_recorded;
+    size_t begin = l->text.len;
     ep_text_printf(&l->text, "%12.3f %10.3f ", (double)start / 1e3, (double)t->dur[row] / 1e3);
     if (known)
         ep_text_printf(&l->text, "%7u %10.3f  ", l->f->op_kernels[row], (double)device / 1e3);
     else
         ep_text_printf(&l->text, "%7s %10s  ", "-", "-");
-    add_name(l, name_of(l, row), width_of(l) - 44);
+    add_name(l, name_of(l, row), room_of(l, begin));
     const ep_lane *lane = &t->lanes[t->lane[row]];
     ep_json_out *j = &l->json;
     ep_json_object(j);

@@ -169,9 +169,10 @@ static void test_no_shapes(void **state) {
 
 static void test_lines_fit(void **state) {
     (void)state;
-    static const char *const names[] = {"article/mlp_eager.json", "bert-small-h100.json.gz",
+    static const char *const names[] = {"article/mlp_eager.json",         "bert-small-h100.json.gz",
                                         "vit-a100-inductor-int8.json.gz", "llama-4layers-4090x2.json",
-                                        "resnet18-cpu-windows.json"};
+                                        "resnet18-cpu-windows.json",      "train-v100-ns.json.gz",
+                                        "torchrec-v100-4gpu-rank0.json",  "resnet50-v100-2021.json.gz"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[512];
         snprintf(path, sizeof path, EP_TEST_DIR "/trace/shared/%s", names[i]);
