@@ -210,12 +210,6 @@ V_FN v_f32 v_round_bf16(v_f32 x) {
 V_FN v_i32 v_load_pairs(const void *p) {
     return *(const v_i32_any *)p;
 }
-V_FN v_f32 v_first_bf16(v_i32 pairs) {
-    return v_float(v_shl(pairs, 16));
-}
-V_FN v_f32 v_second_bf16(v_i32 pairs) {
-    return v_float(pairs & (int)0xffff0000);
-}
 V_FN v_i32 v_pairs_bf16(v_f32 first, v_f32 second) {
     return v_shr(v_bits(v_round_bf16(first)), 16) | v_bits(v_round_bf16(second));
 }

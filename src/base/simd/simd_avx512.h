@@ -223,16 +223,9 @@ V_FN v_h16 v_bf16(v_f32 x) {
     return v_narrow_i32(v_shr(v_bf16_bits(x), 16));
 #endif
 }
-/* 32 bf16 numbers: the first, third, ... in the low halves. Widening a half is one operation of any port, where
- * v_widen_bf16 takes two. */
+/* 32 bf16 numbers: the first, third, ... in the low halves. */
 V_FN v_i32 v_load_pairs(const void *p) {
     return *(const v_i32_any *)p;
-}
-V_FN v_f32 v_first_bf16(v_i32 pairs) {
-    return v_float(v_shl(pairs, 16));
-}
-V_FN v_f32 v_second_bf16(v_i32 pairs) {
-    return v_float(pairs & (int)0xffff0000);
 }
 V_FN v_i32 v_pairs_bf16(v_f32 first, v_f32 second) {
 #ifdef __AVX512BF16__

@@ -170,12 +170,6 @@ V_FN v_i32 v_load_pairs(const void *p) {
     __builtin_memcpy(&q, p, 4);
     return q;
 }
-V_FN v_f32 v_first_bf16(v_i32 pairs) {
-    return v_float(v_shl(pairs, 16));
-}
-V_FN v_f32 v_second_bf16(v_i32 pairs) {
-    return v_float(pairs & (int)0xffff0000);
-}
 V_FN v_i32 v_pairs_bf16(v_f32 first, v_f32 second) {
     return (v_i32)((unsigned)v_bf16(second) << 16 | v_bf16(first));
 }

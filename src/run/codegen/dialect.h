@@ -12,7 +12,7 @@ typedef struct ep_dialect {
     const char *round;  /* format of rounding: dtype name, expression */
     const char *number; /* format of a constant */
     bool one_part;      /* a reducing walk has no tail of its own */
-    bool bf16_words;    /* has v_gelu_..._of_bf16: for bf16 in, the same once rounded to bf16 */
+    bool short_words;   /* has v_gelu_..._of_bf16 and the like: for bf16 in, the same once rounded; and v_quotient */
     /* Optional: whole steps of a walk over adjacent bf16 operands alone, in pairs of lanes. */
     const struct ep_dialect *pairs;
     /* The text in front of all kernels of a file. */

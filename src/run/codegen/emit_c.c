@@ -44,33 +44,37 @@ static void formula(const ep_dialect *d, const ep_loop *l, const ep_stmt *s, ep_
     }
 }
 
-static bool is_bf16(const ep_loop *l, int number) {
+static bool is_of(const ep_loop *l, int number, ep_dtype dtype) {
     const ep_stmt *s = &l->stmts[number];
-    return (s->kind == EP_STMT_LOAD && l->operands[s->operand].dtype == EP_DTYPE_BF16) ||
-           (s->kind == EP_STMT_ROUND && s->dtype == EP_DTYPE_BF16);
+    return (s->kind == EP_STMT_LOAD && l->operands[s->operand].dtype == dtype) ||
+           (s->kind == EP_STMT_ROUND && s->dtype == dtype);
 }
 
-/* Is the value only ever rounded to bf16, so that what it was before does not matter? */
-static bool becomes_bf16(const ep_loop *l, int number) {
+/* Is the value only ever rounded to the dtype, so that what it was before does not matter? */
+static bool becomes(const ep_loop *l, int number, ep_dtype dtype) {
     for (int i = number + 1; i < l->stmt_count; i++) {
         const ep_stmt *s = &l->stmts[i];
         if (s->in[0] != number && s->in[1] != number && s->in[2] != number) continue;
-        bool rounds = (s->kind == EP_STMT_ROUND && s->dtype == EP_DTYPE_BF16) ||
-                      (s->kind == EP_STMT_STORE && l->operands[s->operand].dtype == EP_DTYPE_BF16);
+        bool rounds = (s->kind == EP_STMT_ROUND && s->dtype == dtype) ||
+                      (s->kind == EP_STMT_STORE && l->operands[s->operand].dtype == dtype);
         if (!rounds) return false;
     }
     return true;
 }
 
-static bool has_bf16_word(const ep_dialect *d, const ep_loop *l, int number) {
+/* The 16-bit dtype for whose numbers the dialect has a shorter form of the op, or NULL. */
+static const char *short_form(const ep_dialect *d, const ep_loop *l, int number) {
     const ep_stmt *s = &l->stmts[number];
-    return d->bf16_words && (s->op == EP_OP_GELU_TANH || s->op == EP_OP_GELU_ERF) && is_bf16(l, s->in[0]) &&
-           becomes_bf16(l, number);
+    if (!d->short_words || (s->op != EP_OP_GELU_TANH && s->op != EP_OP_GELU_ERF && s->op != EP_OP_SILU)) return NULL;
+    static const ep_dtype narrow[] = {EP_DTYPE_BF16, EP_DTYPE_F16};
+    for (int k = 0; k < 2; k++)
+        if (is_of(l, s->in[0], narrow[k]) && becomes(l, number, narrow[k])) return ep_dtype_name(narrow[k]);
+    return NULL;
 }
 
 /* The division that ends a softmax: of exponentials by one value a row. */
 static bool divides_row(const ep_dialect *d, const ep_loop *l, const ep_stmt *s) {
-    if (!d->bf16_words || s->op != EP_OP_DIV || s->row || !l->stmts[s->in[1]].row) return false;
+    if (!d->short_words || s->op != EP_OP_DIV || s->row || !l->stmts[s->in[1]].row) return false;
     const ep_stmt *a = &l->stmts[s->in[0]];
     return a->kind == EP_STMT_OP && a->op == EP_OP_EXP;
 }
@@ -81,8 +85,8 @@ static void computed(const ep_dialect *d, const ep_loop *l, int number, ep_text 
     ep_text_printf(t, "const %s %s = ", d->vec, ep_emit_name(l, number, name));
     if (s->kind == EP_STMT_OP && s->op == EP_OP_SILU && d->one_part)
         ep_text_printf(t, "v_silu(%s)", use(d, l, s->in[0], in)); /* as that backend's eager kernel has it */
-    else if (s->kind == EP_STMT_OP && has_bf16_word(d, l, number))
-        ep_text_printf(t, "v_%s_of_bf16(%s)", ep_op_name(s->op), use(d, l, s->in[0], in));
+    else if (s->kind == EP_STMT_OP && short_form(d, l, number))
+        ep_text_printf(t, "v_%s_of_%s(%s)", ep_op_name(s->op), short_form(d, l, number), use(d, l, s->in[0], in));
     else if (s->kind == EP_STMT_OP && divides_row(d, l, s)) {
         char by[64];
         use(d, l, s->in[1], by);

@@ -11,7 +11,7 @@
 #include "model/tensor/tensor.h"
 #include "tuned.h"
 
-enum { ENTRIES = 65536, TRIED = 2048, TRIES = 9 };
+enum { ENTRIES = 65536, TRIED = 16384, TRIES = 9 };
 
 typedef struct table {
     pthread_once_t once;
@@ -59,9 +59,10 @@ const float *ep_pair_table(ep_dtype dtype, ep_act act) {
     return NULL;
 }
 
-/* Gates from -3 to 3, where those of networks are, in L1: memory has its own time, beside which the lookups run. */
+/* Gates from -3 to 3, where those of networks are, in L2: memory has its own time, beside which the lookups run. So many
+ * that a table shows what part of L1 it needs: bf16 asks some KiB of it, f16 some 40. */
 typedef struct trial_data {
-    _Alignas(64) uint16_t in[3][TRIED], out[2][TRIED];
+    uint16_t in[3][TRIED], out[2][TRIED];
 } trial_data;
 
 static double time_row(ep_gated_fn run, const ep_gated_row *r) {
@@ -87,11 +88,12 @@ static void explain(ep_act_trial *t, int back) {
 static void try_ways(ep_act_trial *t, ep_dtype dtype, ep_act act) {
     const ep_tuned_row *row = ep_tuned_select(dtype, ep_cpu_get()->isa);
     const float *values = ep_act_table(dtype, act), *pairs = ep_pair_table(dtype, act);
-    trial_data d;
+    trial_data *d = aligned_alloc(64, sizeof *d);
+    if (!d) return; /* by formula, then */
     for (int k = 0; k < 3; k++)
         for (int i = 0; i < TRIED; i++)
-            ep_element_store(dtype, &d.in[k][i], (double)((i * 1237 + k * 411) % TRIED) * (6.0 / TRIED) - 3);
-    ep_gated_row r = {.n = TRIED, .dy = d.in[0], .gate = d.in[1], .up = d.in[2], .out = d.out[0], .dup = d.out[1]};
+            ep_element_store(dtype, &d->in[k][i], (double)((i * 1237 + k * 411) % TRIED) * (6.0 / TRIED) - 3);
+    ep_gated_row r = {.n = TRIED, .dy = d->in[0], .gate = d->in[1], .up = d->in[2], .out = d->out[0], .dup = d->out[1]};
     r.act = act, r.eager = true;
     t->ns[0][EP_ACT_BY_FORMULA] = time_row(row->gated_row, &r);
     t->ns[1][EP_ACT_BY_FORMULA] = time_row(row->gated_back, &r);
@@ -100,12 +102,13 @@ static void try_ways(ep_act_trial *t, ep_dtype dtype, ep_act act) {
     r.pairs = NULL, r.table = values;
     if (values) t->ns[0][EP_ACT_BY_TABLE] = time_row(row->gated_row, &r);
     r.mix = true;
-    if (values && row->gated_mixes && act != EP_ACT_SILU) t->ns[0][EP_ACT_BY_BOTH] = time_row(row->gated_row, &r);
+    if (values && row->gated_mixes) t->ns[0][EP_ACT_BY_BOTH] = time_row(row->gated_row, &r);
     for (int back = 0; back < 2; back++) {
         for (int w = 0; w < EP_ACT_WAYS; w++)
             if (t->ns[back][w] > 0 && t->ns[back][w] < t->ns[back][t->way[back]]) t->way[back] = (ep_act_way)w;
         explain(t, back);
     }
+    free(d);
 }
 
 #define DEFINE_TRIAL(DTYPE, ACT)                                                                                       \

@@ -23,7 +23,7 @@ typedef struct ep_act_trial {
     ep_act_way way[2];
     char why[2][96]; /* the figures */
 } ep_act_trial;
-/* Measured once per process in about 0.1 ms; NULL where there is nothing to choose. */
+/* Measured once per process in about half a millisecond; NULL where there is nothing to choose. */
 const ep_act_trial *ep_act_tried(ep_dtype dtype, ep_act act);
 
 #endif

@@ -118,7 +118,7 @@ typedef struct ep_tuned_row {
     const char *vector_name;                    /* ISA of the pointwise kernels below */
     int lanes;
     ep_gated_fn gated_row, gated_pairs, gated_back; /* pairs: gate[i] and up[i] side by side from `gate` on */
-    bool gated_mixes;                               /* gated_row heeds `mix` for the gelus */
+    bool gated_mixes;                               /* gated_row heeds `mix` */
     bool (*usable)(void);                           /* asks the system, or measures; NULL: always */
     const char *unusable;                           /* the reason, where usable says no */
     const char *tile;                               /* "t32x32" */

@@ -293,21 +293,29 @@ static void rounds_to_bf16(void **state) {
     }
 }
 
-/* All 65536: the gelus made for bf16 round to what the general ones round to. */
-static void gelus_of_bf16(void **state) {
+static v_f32 silu(v_f32 x) {
+    return x / (K(1) + v_exp(-x));
+}
+#define SAME_ROUNDED(dt, name, general)                                                                                \
+    v_store_##dt(want, general(a));                                                                                    \
+    v_store_##dt(got, name##_of_##dt(a));                                                                              \
+    for (int i = 0; i < V_LANES; i++)                                                                                  \
+        if (got[i] != want[i]) fail_msg(#name "_of_" #dt "(0x%04x) is 0x%04x and 0x%04x", x[i], want[i], got[i])
+
+/* All 65536: what is made for 16-bit numbers rounds to what the general functions round to. */
+static void of_16_bits(void **state) {
     (void)state;
     for (uint32_t v = 0; v < 65536; v += V_LANES) {
         uint16_t x[V_LANES], want[V_LANES], got[V_LANES];
         for (uint32_t i = 0; i < V_LANES; i++) x[i] = (uint16_t)(v + i);
         v_f32 a = v_load_bf16(x);
-        v_store_bf16(want, v_gelu_tanh(a));
-        v_store_bf16(got, v_gelu_tanh_of_bf16(a));
-        for (int i = 0; i < V_LANES; i++)
-            if (got[i] != want[i]) fail_msg("gelu_tanh(0x%04x) is 0x%04x and 0x%04x", x[i], want[i], got[i]);
-        v_store_bf16(want, v_gelu_erf(a));
-        v_store_bf16(got, v_gelu_erf_of_bf16(a));
-        for (int i = 0; i < V_LANES; i++)
-            if (got[i] != want[i]) fail_msg("gelu_erf(0x%04x) is 0x%04x and 0x%04x", x[i], want[i], got[i]);
+        SAME_ROUNDED(bf16, v_gelu_tanh, v_gelu_tanh);
+        SAME_ROUNDED(bf16, v_gelu_erf, v_gelu_erf);
+        SAME_ROUNDED(bf16, v_silu, silu);
+        a = v_load_f16(x);
+        SAME_ROUNDED(f16, v_gelu_tanh, v_gelu_tanh);
+        SAME_ROUNDED(f16, v_gelu_erf, v_gelu_erf);
+        SAME_ROUNDED(f16, v_silu, silu);
     }
 }
 
@@ -354,9 +362,9 @@ static void min_max(void **state) {
 int main(void) {
     if (ep_cpu_get()->detected < VMATH_ISA) return 77; /* skipped: this processor lacks the instructions */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sweep),         cmocka_unit_test(borders),        cmocka_unit_test(specials),
-        cmocka_unit_test(halves),        cmocka_unit_test(neighbours),     cmocka_unit_test(same_bits),
-        cmocka_unit_test(tails),         cmocka_unit_test(min_max),        cmocka_unit_test(pairs),
-        cmocka_unit_test(gelus_of_bf16), cmocka_unit_test(rounds_to_bf16), cmocka_unit_test(quotients)};
+        cmocka_unit_test(sweep),      cmocka_unit_test(borders),        cmocka_unit_test(specials),
+        cmocka_unit_test(halves),     cmocka_unit_test(neighbours),     cmocka_unit_test(same_bits),
+        cmocka_unit_test(tails),      cmocka_unit_test(min_max),        cmocka_unit_test(pairs),
+        cmocka_unit_test(of_16_bits), cmocka_unit_test(rounds_to_bf16), cmocka_unit_test(quotients)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

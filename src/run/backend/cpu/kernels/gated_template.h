@@ -68,11 +68,16 @@ ACT_FN gated_both gated_value_and_slope(const ep_act act, v_f32 x) {
     return y;
 }
 
-/* act(g) for g of the dtype before it is rounded to it; bf16 has shorter forms, which round to the same numbers. */
+/* act(g) for g of the dtype before it is rounded to it; 16 bits have shorter forms, which round to the same numbers. */
 V_FN v_f32 gated_act(const ep_act act, v_f32 g) {
-#ifdef TILE_DTYPE_BF16
+#if defined(TILE_DTYPE_BF16)
     if (act == EP_ACT_GELU_TANH) return v_gelu_tanh_of_bf16(g);
     if (act == EP_ACT_GELU_ERF) return v_gelu_erf_of_bf16(g);
+    if (act == EP_ACT_SILU) return v_silu_of_bf16(g);
+#elif TILE_SIZE == 2
+    if (act == EP_ACT_GELU_TANH) return v_gelu_tanh_of_f16(g);
+    if (act == EP_ACT_GELU_ERF) return v_gelu_erf_of_f16(g);
+    if (act == EP_ACT_SILU) return v_silu_of_f16(g);
 #endif
     return act_apply(act, g);
 }
@@ -181,7 +186,7 @@ GATED_FN gated_turns(const ep_gated_row *r, const ep_act act_a, const ep_act act
     }
 }
 
-#if defined(TILE_DTYPE_BF16) && V_LANES == 16
+#if TILE_SIZE == 2 && V_LANES == 16
 #define GATED_MIXES(act, table_act)                                                                                    \
     if ((act) == EP_ACT_COUNT && r->mix && r->act == (table_act)) {                                                    \
         gated_turns(r, act, table_act, eager);                                                                         \
@@ -194,6 +199,7 @@ GATED_FN gated_turns(const ep_gated_row *r, const ep_act act_a, const ep_act act
 GATED_FN gated_row_body(const ep_gated_row *r, const ep_act act, const bool eager) {
     GATED_MIXES(act, EP_ACT_GELU_TANH)
     GATED_MIXES(act, EP_ACT_GELU_ERF)
+    GATED_MIXES(act, EP_ACT_SILU)
     gated_turns(r, act, act, eager);
 }
 

@@ -15,11 +15,18 @@
 
 enum { UNROLL = 4 };
 
-#ifdef PAIRS
-/* The same once rounded to bf16, for less. */
-#define v_gelu_tanh v_gelu_tanh_of_bf16
-#define v_gelu_erf v_gelu_erf_of_bf16
+/* The same once rounded to the dtype, for less. */
+#define OF_DT_(name, dt) name##_of_##dt
+#define OF_DT(name, dt) OF_DT_(name, dt)
+#if SIZE == 2
+#define v_gelu_tanh OF_DT(v_gelu_tanh, DT)
+#define v_gelu_erf OF_DT(v_gelu_erf, DT)
+#define SILU(a, formula) OF_DT(v_silu, DT)(a)
+#else
+#define SILU(a, formula) formula
+#endif
 
+#ifdef PAIRS
 /* Two vectors of a pair at a time: half of the widening, and one store for two. */
 #define TURNS(f, A, B, C)                                                                                              \
     for (; i + UNROLL * V_LANES <= n; i += UNROLL * V_LANES) {                                                         \
@@ -123,6 +130,7 @@ V_FN v_f32 first_of(v_f32 a, v_f32 b, v_f32 c) {
     V_FN v_f32 f_##name(v_f32 a, v_f32 b, v_f32 c) {                                                                   \
         (void)b;                                                                                                       \
         (void)c;                                                                                                       \
+        if (EP_OP_##ID == EP_OP_SILU) return SILU(a, formula);                                                         \
         return formula;                                                                                                \
     }                                                                                                                  \
     KERNEL_##arity(name)

@@ -42,4 +42,5 @@ const ep_tuned_row ep_f16_gemm_avx512_t12x32 = {
     .gated_row = gated_row,
     .gated_pairs = gated_pairs,
     .gated_back = gated_back,
+    .gated_mixes = true,
 };
