@@ -36,6 +36,9 @@ eager=$traces/shared/article/mlp_eager.json
 has "5 launches, 5 kernels" --step 3 "$eager"
 has "15 launches, 15 kernels" --region mlp_fwd "$eager"
 has "5 launches" --window 0:470 "$eager"
+# a kernel whose times were never filled in does not move the window's origin by decades
+has "2 launches" --window 0:15 "$traces/small/lost_kernels_absolute.json"
+has "1 kernel" --window 0:15 "$traces/small/lost_kernels.json"
 has "Rank 1 is the slowest" "$traces"/explain/rank[01].json
 # a machine file gives the bounds of a device that is not listed
 has "Bounds by slow" --machine "$traces/explain/slow.machine" "$eager"

@@ -55,11 +55,15 @@ static void note_name(kineto_cut *c, slice name) {
 void kineto_cut_look(kineto_reader *r, ep_event_kind kind) {
     kineto_cut *c = &r->cut;
     const raw_event *e = &r->raw;
-    if (e->phase != 'X' || !e->has_ts || !e->has_dur) return;
-    if (kind != EP_EVENT_PROFILER && (!c->any || e->ts < c->first)) {
+    bool span = e->phase == 'X' && e->has_ts && e->has_dur, begin = e->phase == 'B' && e->has_ts;
+    if (!span && !begin) return;
+    if (ep_event_is_device_work((uint8_t)kind) && e->ts == 0 && e->dur == 0) {
+        c->origin = true;
+    } else if (kind != EP_EVENT_PROFILER && (!c->any || e->ts < c->first)) {
         c->first = e->ts;
         c->any = true;
     }
+    if (!span) return;
     /* In files of 2021 annotations are operators: there the name alone decides. */
     if (c->mode != CUT_REGION || (kind != EP_EVENT_REGION && kind != EP_EVENT_OP)) return;
     if (!name_matches(c, e->name)) {
@@ -96,7 +100,9 @@ ep_status kineto_cut_found(kineto_reader *r) {
     kineto_cut *c = &r->cut;
     c->looking = false;
     if (c->mode == CUT_WINDOW) {
-        if (!c->any) return ep_fail(r->err, EP_ERROR_NOT_FOUND, "the trace has no span events to cut a window from");
+        if (!c->any && !c->origin)
+            return ep_fail(r->err, EP_ERROR_NOT_FOUND, "the trace has no span events to cut a window from");
+        c->first = kineto_first_start(c->any, c->first, c->origin);
         c->start = c->first + r->options->window_start_ns;
         c->end = c->first + r->options->window_end_ns;
         return EP_OK;

@@ -80,8 +80,8 @@ typedef struct kineto_cut {
     bool looking;       /* the first pass: finding out where the part lies */
     char step[40];      /* "ProfilerStep#3", or "" */
     const char *region; /* glob, or NULL */
-    bool any;           /* a span was seen */
-    int64_t first;      /* earliest span's start */
+    bool any, origin;   /* a span was seen; device work without length at 0 was */
+    int64_t first;      /* earliest span's start, that work left out */
     int64_t start, end; /* the window, in the file's time */
     kineto_span *spans; /* the regions' instances */
     size_t count, cap;
@@ -145,6 +145,9 @@ ep_status kineto_slow_event(kineto_reader *r);
 /* kineto_store.c: the event in hand into the columns, or paired, folded, left out. */
 ep_status kineto_store(kineto_reader *r);
 ep_status kineto_store_finish(kineto_reader *r);
+/* The start of the first span. A kernel at the origin of an absolute clock (its times were never filled in) would move
+ * everything by decades: it counts only if the rest starts within a day of it. */
+int64_t kineto_first_start(bool any, int64_t first, bool any_origin);
 
 /* repair.c */
 void kineto_mend(void *reader, const char *kind, int64_t offset);

@@ -260,10 +260,12 @@ static ep_status spread_names(ep_trace *t) {
     return EP_OK;
 }
 
-/* The start of the first span. A kernel at the origin of an absolute clock (its times were never filled in) would move
- * everything by decades: it counts only if the rest starts within a day of it. */
-static int64_t first_start(const ep_trace *t) {
+int64_t kineto_first_start(bool any, int64_t first, bool any_origin) {
     static const int64_t day = (int64_t)86400 * 1000000000;
+    return any_origin && (!any || (first > 0 && first < day)) ? 0 : first;
+}
+
+static int64_t first_start(const ep_trace *t) {
     int64_t first = 0;
     bool any = false, any_origin = false;
     for (size_t i = 0; i < t->count; i++) {
@@ -275,7 +277,7 @@ static int64_t first_start(const ep_trace *t) {
         if (!any || t->ts[i] < first) first = t->ts[i];
         any = true;
     }
-    return any_origin && (!any || (first > 0 && first < day)) ? 0 : first;
+    return kineto_first_start(any, first, any_origin);
 }
 
 ep_status kineto_store_finish(kineto_reader *r) {
