@@ -3,45 +3,23 @@
  * nvcc -gencode=arch=compute_90a,code=sm_90a -O3 -std=c++17 -o /tmp/block bench/ladder/block_sm90a.cu -lcuda -lcublasLt
  * block check | block M DIM HIDDEN WHAT... | block ncu M DIM HIDDEN
  * WHAT: a kernel of the list below, GATED+DOWN, GATED~DOWN (launches overlapped), `cublas` as or for down, wholeCHUNK. */
-#include "ladder.cuh"
 #include "pong_sm90a.cuh"
+#include "tiles.cuh"
 #include <ctime>
 #include <unistd.h>
 
-#define KERNEL(name, ...)                                                                                              \
-    extern "C" __global__ void __launch_bounds__(384, 1)                                                               \
-        name(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w0,                            \
-             const __grid_constant__ CUtensorMap w1, const __grid_constant__ CUtensorMap y, const ep::gemm_args a) {   \
-        __VA_ARGS__(&x, &w0, &w1, &y, a);                                                                              \
-    }
-/* name, weight rows, stages, CTAs that share them, then: hand-over buffers, or gated and activation */
-#define HANDED(name, BN, STAGES, CM, HANDS)                                                                            \
-    KERNEL(name, ep::handed_body<ep::bf16_type, BN, STAGES, HANDS, CM, ep::ACT_GELU_TANH>)
-#define PONG(name, BN, STAGES, CM, GATED, ACT)                                                                         \
-    KERNEL(name, ep::pong_body<ep::bf16_type, BN, STAGES, CM, GATED, ep::ACT, true>)
-#define OWN(name, BN, STAGES, CM, GATED, ACT)                                                                          \
-    KERNEL(name, ep::gemm_body<ep::bf16_type, 2, BN, STAGES, CM, 1, GATED, ep::ACT, true>)
-#define HANDED_LIST(V) V(h256c2, 256, 3, 2, 2)
+#define PONG(name, WGS, BN, STAGES, CM, CN, GATED, ACT)                                                                \
+    KERNEL(name, WGS, ep::pong_body<ep::bf16_type, BN, STAGES, CM, GATED, ep::ACT, true>)
+#define PONG_ROW(name, WGS, BN, STAGES, CM, CN, GATED, ACT)                                                            \
+    {(const void *)name, #name, WGS, BN, STAGES, CM, CN, ep::pong_shape<BN, STAGES, GATED>::total, GATED, 32},
+#define HANDED_LIST(V) V(h256c2, 2, 256, 3, 2, 1, true, 2)
 #define PONG_LIST(V)                                                                                                   \
-    V(gp192c2, 192, 5, 2, true, ACT_GELU_TANH)                                                                         \
-    V(pp192c1, 192, 5, 1, false, ACT_NONE)
-#define OWN_LIST(V) V(p192c2, 192, 4, 2, false, ACT_NONE)
+    V(gp192c2, 2, 192, 5, 2, 1, true, ACT_GELU_TANH)                                                                   \
+    V(pp192c1, 2, 192, 5, 1, 1, false, ACT_NONE)
+#define OWN_LIST(V) V(p192c2, 2, 192, 4, 2, 1, false, ACT_NONE)
 HANDED_LIST(HANDED)
 PONG_LIST(PONG)
 OWN_LIST(OWN)
-
-struct Tile {
-    const void *fn;
-    const char *name;
-    int bn, cm, smem, box; /* weight rows of a tile, CTAs that share them, columns in a box of y */
-    bool gated;
-};
-#define HANDED_ROW(name, BN, STAGES, CM, HANDS)                                                                        \
-    {(const void *)name, #name, BN, CM, ep::handed_shape<BN, STAGES, HANDS>::total, 64, true},
-#define PONG_ROW(name, BN, STAGES, CM, GATED, ACT)                                                                     \
-    {(const void *)name, #name, BN, CM, ep::pong_shape<BN, STAGES, GATED>::total, 32, GATED},
-#define OWN_ROW(name, BN, STAGES, CM, GATED, ACT)                                                                      \
-    {(const void *)name, #name, BN, CM, ep::gemm_shape<2, BN, STAGES, GATED>::total, 64, GATED},
 static const Tile tiles[] = {HANDED_LIST(HANDED_ROW) PONG_LIST(PONG_ROW) OWN_LIST(OWN_ROW)};
 
 extern "C" __global__ void __launch_bounds__(384, 1)
@@ -50,28 +28,6 @@ extern "C" __global__ void __launch_bounds__(384, 1)
           const __grid_constant__ CUtensorMap hi, const __grid_constant__ CUtensorMap d,
           const __grid_constant__ CUtensorMap y, const __grid_constant__ ep::whole_args a) {
     ep::whole_body<ep::bf16_type, 192, 5, ep::ACT_GELU_TANH, true>(&x, &g, &u, &h, &hi, &d, &y, a);
-}
-
-static ep::gemm_args arguments(int m, int n, int k, int tiles_m, int tiles_n) {
-    ep::gemm_args a = {};
-    a.m = m;
-    a.n = n;
-    a.k = k;
-    a.tiles_m = tiles_m;
-    a.tiles_n = tiles_n;
-    a.group_m = 8;
-    a.policy_x = a.policy_w = ep::L2_NORMAL;
-    a.policy_y = (size_t)m * n * 2 > (50u << 20) ? ep::L2_EVICT_FIRST : ep::L2_NORMAL;
-    return a;
-}
-
-static void launch(const Tile &t, const bf *x, const bf *w0, const bf *w1, bf *y, int m, int n, int k) {
-    int out = t.gated ? t.bn / 2 : t.bn, half = t.bn / 2, rows = 128 * t.cm;
-    CUtensorMap mx = map2d(x, m, k, 128), m0 = map2d(w0, n, k, half), m1 = map2d(w1, n, k, half),
-                my = map2d(y, m, n, 64, t.box);
-    ep::gemm_args a = arguments(m, n, k, (m + rows - 1) / rows, (n + out - 1) / out);
-    void *args[] = {&mx, &m0, &m1, &my, &a};
-    launch_ex(t.fn, std::min(132 / t.cm, a.tiles_m * a.tiles_n) * t.cm, 384, t.smem, t.cm, stream, args);
 }
 
 struct Block {
@@ -92,7 +48,9 @@ struct Block {
     ~Block() {
         for (bf *p : {x, g, u, d, h, h2, y, ref, ref2}) cudaFree(p);
     }
-    void run(const Tile &t) { t.gated ? launch(t, x, g, u, h, m, n, k) : launch(t, h, d, d, y, m, k, n); }
+    void run(const Tile &t) {
+        t.gated ? launch(t, x, g, u, h, m, n, k, 8, stream) : launch(t, h, d, d, y, m, k, n, 8, stream);
+    }
     /* Gate, up and down in one kernel. */
     void run_whole(int chunk) {
         static unsigned *list;
@@ -105,8 +63,8 @@ struct Block {
                     mh = map2d(h, m, n, 64, 32), mi = map2d(h, m, n, 128), md = map2d(d, k, n, 96),
                     my = map2d(y, m, k, 64, 32);
         int rows = (m + 127) / 128;
-        ep::whole_args a = {arguments(m, n, k, rows, (n + 95) / 96), arguments(m, k, n, rows, (k + 191) / 192), rows,
-                            chunk, list};
+        ep::whole_args a = {arguments(m, n, k, rows, (n + 95) / 96, 8), arguments(m, k, n, rows, (k + 191) / 192, 8),
+                            rows, chunk, list};
         void *args[] = {&mx, &mg, &mu, &mh, &mi, &md, &my, &a};
         int grid = std::min(132, rows * (a.first.tiles_n + a.last.tiles_n));
         launch_ex((const void *)whole, grid, 384, ep::whole_shape<192, 5>::total, 1, stream, args);
@@ -206,12 +164,7 @@ static const Tile &named(const char *name) {
 
 int main(int argc, char **argv) {
     std::string what = argc > 1 ? argv[1] : "check";
-    CK(cudaSetDevice(0));
-    CK(cudaFree(0));
-    CK(cublasLtCreate(&lt));
-    CK(cudaMalloc(&workspace, 64 << 20));
-    CK(cudaMalloc(&diff, 24));
-    CK(cudaStreamCreate(&stream));
+    open_ladder();
     if (what == "check") {
         static const int sizes[][3] = {{8192, 768, 3072}, {1000, 776, 3080}, {129, 64, 96},
                                        {1, 8, 8},         {8191, 136, 1000}, {300, 2048, 104}};

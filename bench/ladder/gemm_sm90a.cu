@@ -4,20 +4,8 @@
 #include "../../src/run/backend/cuda/kernels/sm90a/stream_sm90a.cuh"
 #define EP_GEMM_NO_F16 /* bf16 only: the build stays short */
 #include "../../src/run/backend/cuda/kernels/sm80/bf16_decode_sm80.cu"
-#include "ladder.cuh"
+#include "tiles.cuh"
 
-#define TILES(name, WGS, BN, STAGES, CM, CN, GATED, ACT)                                                               \
-    extern "C" __global__ void __launch_bounds__(128 * (WGS + 1), 1)                                                   \
-        name(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w0,                            \
-             const __grid_constant__ CUtensorMap w1, const __grid_constant__ CUtensorMap y, const ep::gemm_args a) {   \
-        ep::gemm_body<ep::bf16_type, WGS, BN, STAGES, CM, CN, GATED, ep::ACT, true>(&x, &w0, &w1, &y, a);              \
-    }
-#define HANDED(name, WGS, BN, STAGES, CM, CN, GATED, HANDS)                                                            \
-    extern "C" __global__ void __launch_bounds__(384, 1)                                                               \
-        name(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w0,                            \
-             const __grid_constant__ CUtensorMap w1, const __grid_constant__ CUtensorMap y, const ep::gemm_args a) {   \
-        ep::handed_body<ep::bf16_type, BN, STAGES, HANDS, CM, ep::ACT_GELU_TANH>(&x, &w0, &w1, &y, a);                 \
-    }
 #define STREAM(name, WGS, BN, STAGES, SPLIT, XROWS, ACCS, GATED, ACT)                                                  \
     extern "C" __global__ void __launch_bounds__(128 * WGS + 32, 1)                                                    \
         name(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w0,                            \
@@ -49,16 +37,10 @@
     V(sp64_128x8, 1, 128, 4, 8, 64, 1, false, ACT_NONE)                                                                \
     V(sp128_192x5, 2, 192, 5, 5, 128, 1, false, ACT_NONE)                                                              \
     V(sp128_256x6, 2, 256, 4, 6, 128, 1, false, ACT_NONE)
-TILE_LIST(TILES)
+TILE_LIST(OWN)
 HANDED_LIST(HANDED)
 STREAM_LIST(STREAM)
 
-struct Tile {
-    const void *fn;
-    const char *name;
-    int wgs, bn, stages, cm, cn, smem;
-    bool gated;
-};
 struct Stream {
     const void *fn;
     const char *name;
@@ -67,11 +49,7 @@ struct Stream {
     int xrows;
 };
 static int wide = 132; /* CTAs of an unsplit streaming grid */
-#define TILE_ROW(name, WGS, BN, STAGES, CM, CN, GATED, ACT)                                                            \
-    {(const void *)name, #name, WGS, BN, STAGES, CM, CN, ep::gemm_shape<WGS, BN, STAGES, GATED>::total, GATED},
-#define HANDED_ROW(name, WGS, BN, STAGES, CM, CN, GATED, HANDS)                                                        \
-    {(const void *)name, #name, WGS, BN, STAGES, CM, CN, ep::handed_shape<BN, STAGES, HANDS>::total, GATED},
-static const Tile tiles[] = {TILE_LIST(TILE_ROW) HANDED_LIST(HANDED_ROW)};
+static const Tile tiles[] = {TILE_LIST(OWN_ROW) HANDED_LIST(HANDED_ROW)};
 #define STREAM_ROW(name, WGS, BN, STAGES, SPLIT, XROWS, ACCS, GATED, ACT)                                              \
     {(const void *)name,                                                                                               \
      #name,                                                                                                            \
@@ -83,27 +61,6 @@ static const Tile tiles[] = {TILE_LIST(TILE_ROW) HANDED_LIST(HANDED_ROW)};
      GATED,                                                                                                            \
      XROWS},
 static const Stream streams[] = {STREAM_LIST(STREAM_ROW)};
-
-static unsigned long long policy[3] = {ep::L2_NORMAL, ep::L2_NORMAL, ep::L2_NORMAL};
-static void launch(const Tile &k, const bf *x, const bf *w0, const bf *w1, bf *y, int m, int n, int kk, int group_m,
-                   cudaStream_t s) {
-    int out = k.gated ? k.bn / 2 : k.bn, half = k.bn / 2, rows = 64 * k.wgs;
-    CUtensorMap mx = map2d(x, m, kk, rows / k.cn), m0 = map2d(w0, n, kk, half),
-                m1 = map2d(k.gated ? w1 : w0, n, kk, half), my = map2d(y, m, n, 64);
-    ep::gemm_args a = {};
-    a.m = m;
-    a.n = n;
-    a.k = kk;
-    a.tiles_m = (m + rows * k.cm - 1) / (rows * k.cm);
-    a.tiles_n = (n + out * k.cn - 1) / (out * k.cn);
-    a.group_m = group_m;
-    a.policy_x = policy[0];
-    a.policy_w = policy[1];
-    a.policy_y = policy[2];
-    int c = k.cm * k.cn, grid = std::min(132 / c, a.tiles_m * a.tiles_n) * c;
-    void *args[] = {&mx, &m0, &m1, &my, &a};
-    launch_ex(k.fn, grid, 128 * (k.wgs + 1), k.smem, c, s, args);
-}
 
 static void launch(const Stream &k, const bf *x, const bf *w0, const bf *w1, bf *y, int m, int n, int kk,
                    cudaStream_t s) {
@@ -136,7 +93,6 @@ static void many_rows(int m, int k, int n, int bits, bool zeros) {
        *ref = array((size_t)ROWS * n, 7, 1), *ref2 = array((size_t)ROWS * k, 8, 1);
     double worst, flops = 2.0 * mn * k;
     refer(x, g, u, ref, m, n, k, true);
-    policy[2] = mn * 2 > (50u << 20) ? ep::L2_EVICT_FIRST : ep::L2_NORMAL;
     printf("== %d x %d -> %d%s\n", m, k, n, zeros ? ", x zero" : "");
     bool timed = bits;
     int reps = mn > (1u << 26) ? 5 : 20;
@@ -383,12 +339,7 @@ static void slopes(int m, int n) {
 
 int main(int argc, char **argv) {
     std::string what = argc > 1 ? argv[1] : "all";
-    CK(cudaSetDevice(0));
-    CK(cudaFree(0));
-    CK(cublasLtCreate(&lt));
-    CK(cudaMalloc(&workspace, 64 << 20));
-    CK(cudaMalloc(&diff, 24));
-    CK(cudaStreamCreate(&stream));
+    open_ladder();
     for (auto &t : streams) {
         if (t.split < 3 || what == "many") continue;
         CK(cudaFuncSetAttribute(t.fn, cudaFuncAttributeMaxDynamicSharedMemorySize, t.smem));

@@ -207,3 +207,12 @@ static void refer(const bf *x, const bf *g, const bf *u, bf *ref, int m, int n, 
     reference<<<dim3((n + 127) / 128, std::min(m, ROWS)), 128>>>(x, g, u, ref, m, n, k, gated);
     CK(cudaDeviceSynchronize());
 }
+
+static inline void open_ladder() {
+    CK(cudaSetDevice(0));
+    CK(cudaFree(0));
+    CK(cublasLtCreate(&lt));
+    CK(cudaMalloc(&workspace, 64 << 20));
+    CK(cudaMalloc(&diff, 24));
+    CK(cudaStreamCreate(&stream));
+}

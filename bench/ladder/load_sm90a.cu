@@ -202,13 +202,7 @@ static void walk(int n, int k) {
 
 int main(int argc, char **argv) {
     setvbuf(stdout, nullptr, _IOLBF, 1 << 16);
-
-    CK(cudaSetDevice(0));
-    CK(cudaFree(0));
-    CK(cublasLtCreate(&lt));
-    CK(cudaMalloc(&workspace, 64 << 20));
-    CK(cudaMalloc(&diff, 24));
-    CK(cudaStreamCreate(&stream));
+    open_ladder();
     walk(16384, 2048);
     walk(14336, 4096);
     if (argc > 1) return 0;

@@ -1,8 +1,7 @@
 /* Time, energy and clock of products in long runs, where the card's power binds.
  * nvcc -gencode=arch=compute_90a,code=sm_90a -O3 -std=c++17 -o /tmp/power bench/ladder/power_sm90a.cu -lcuda -lcublasLt
  * power [ms a kernel, 300]: every kernel is run for that long, in turns; energy by NVML's counter. */
-#include "../../src/run/backend/cuda/kernels/sm90a/gemm_sm90a.cuh"
-#include "ladder.cuh"
+#include "tiles.cuh"
 #include <atomic>
 #include <chrono>
 #include <dlfcn.h>
@@ -10,17 +9,6 @@
 #include <thread>
 #include <unistd.h>
 
-#define KERNEL(name, WGS, ...)                                                                                         \
-    extern "C" __global__ void __launch_bounds__(128 * (WGS + 1), 1)                                                   \
-        name(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w0,                            \
-             const __grid_constant__ CUtensorMap w1, const __grid_constant__ CUtensorMap y, const ep::gemm_args a) {   \
-        __VA_ARGS__(&x, &w0, &w1, &y, a);                                                                              \
-    }
-#define OWN(name, WGS, BN, STAGES, CM, CN, GATED, ACT)                                                                 \
-    KERNEL(name, WGS, ep::gemm_body<ep::bf16_type, WGS, BN, STAGES, CM, CN, GATED, ep::ACT, true>)
-#define HANDED(name, WGS, BN, STAGES, CM, CN, GATED, HANDS)                                                            \
-    KERNEL(name, WGS, ep::handed_body<ep::bf16_type, BN, STAGES, HANDS, CM, ep::ACT_GELU_TANH>)
-/* name, warpgroups of 64 rows, weight rows, stages, cluster rows, cluster columns, gated, activation (handed: buffers) */
 #define OWN_LIST(V)                                                                                                    \
     V(g128c2, 2, 256, 4, 2, 1, true, ACT_GELU_TANH)                                                                    \
     V(p128c2, 2, 256, 4, 2, 1, false, ACT_NONE)
@@ -28,36 +16,7 @@
 OWN_LIST(OWN)
 HANDED_LIST(HANDED)
 
-struct Tile {
-    const void *fn;
-    const char *name;
-    int wgs, bn, stages, cm, cn, smem;
-    bool gated;
-};
-#define OWN_ROW(name, WGS, BN, STAGES, CM, CN, GATED, ACT)                                                             \
-    {(const void *)name, #name, WGS, BN, STAGES, CM, CN, ep::gemm_shape<WGS, BN, STAGES, GATED>::total, GATED},
-#define HANDED_ROW(name, WGS, BN, STAGES, CM, CN, GATED, HANDS)                                                        \
-    {(const void *)name, #name, WGS, BN, STAGES, CM, CN, ep::handed_shape<BN, STAGES, HANDS>::total, GATED},
 static const Tile tiles[] = {OWN_LIST(OWN_ROW) HANDED_LIST(HANDED_ROW)};
-
-static void launch(const Tile &k, const bf *x, const bf *w0, const bf *w1, bf *y, int m, int n, int kk, int group_m,
-                   cudaStream_t s) {
-    int out = k.gated ? k.bn / 2 : k.bn, half = k.bn / 2, rows = 64 * k.wgs;
-    CUtensorMap mx = map2d(x, m, kk, rows / k.cn), m0 = map2d(w0, n, kk, half),
-                m1 = map2d(k.gated ? w1 : w0, n, kk, half), my = map2d(y, m, n, 64);
-    ep::gemm_args a = {};
-    a.m = m;
-    a.n = n;
-    a.k = kk;
-    a.tiles_m = (m + rows * k.cm - 1) / (rows * k.cm);
-    a.tiles_n = (n + out * k.cn - 1) / (out * k.cn);
-    a.group_m = group_m;
-    a.policy_x = a.policy_w = ep::L2_NORMAL;
-    a.policy_y = (size_t)m * n * 2 > (50u << 20) ? ep::L2_EVICT_FIRST : ep::L2_NORMAL;
-    int c = k.cm * k.cn, grid = std::min(132 / c, a.tiles_m * a.tiles_n) * c;
-    void *args[] = {&mx, &m0, &m1, &my, &a};
-    launch_ex(k.fn, grid, 128 * (k.wgs + 1), k.smem, c, s, args);
-}
 
 /* NVML by hand: energy in mJ, the multiprocessors' clock in MHz. */
 static struct {
@@ -203,12 +162,7 @@ static void square(int n, int ms) {
 
 int main(int argc, char **argv) {
     int ms = argc > 1 ? atoi(argv[1]) : 300;
-    CK(cudaSetDevice(0));
-    CK(cudaFree(0));
-    CK(cublasLtCreate(&lt));
-    CK(cudaMalloc(&workspace, 64 << 20));
-    CK(cudaMalloc(&diff, 24));
-    CK(cudaStreamCreate(&stream));
+    open_ladder();
     if (ms == 0) { /* for ncu: each kernel once */
         int m = 8192, k = 2048, n = 16384;
         bf *x = array((size_t)m * k, 1, 1), *g = array((size_t)n * k, 2, 0.02f), *u = array((size_t)n * k, 3, 0.02f),
