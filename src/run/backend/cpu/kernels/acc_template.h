@@ -39,10 +39,15 @@ static inline __attribute__((always_inline)) void acc_rows(const int R, int64_t 
     ACC_EACH_ROW(R) s0[r] = s1[r] = v_set1(0);
     for (int64_t i = 0; i < chunks; i++) {
         ahead = ep_fetch(ahead, lines, chunks);
+#ifdef ACC_QUAD
+        if (R == ACC_MR) /* a chunk without a jump: 3 % (gcc 12, family 6 model 207) */
+            _Pragma("GCC unroll 16") for (int k = 0; k < 16; k++, b += 8 * V_LANES)
+                ACC_STEP(R, ACC_LOAD_B(b), ACC_LOAD_B(b + 4 * V_LANES), k);
+        else
+            for (int k = 0; k < 16; k++, b += 8 * V_LANES) ACC_STEP(R, ACC_LOAD_B(b), ACC_LOAD_B(b + 4 * V_LANES), k);
+#else
         for (int k = 0; k < 16; k++, b += 8 * V_LANES) {
-#if defined(ACC_QUAD)
-            ACC_STEP(R, ACC_LOAD_B(b), ACC_LOAD_B(b + 4 * V_LANES), k);
-#elif defined(ACC_PAIR)
+#if defined(ACC_PAIR)
             v_i32 q0 = v_bits(v_load(b)), q1 = v_bits(v_load(b + 4 * V_LANES));
             ACC_STEP(R, v_float(v_shl(q0, 16)), v_float(v_shl(q1, 16)), 2 * k);
             ACC_STEP(R, v_float(q0 & (int)0xffff0000), v_float(q1 & (int)0xffff0000), 2 * k + 1);
@@ -51,6 +56,7 @@ static inline __attribute__((always_inline)) void acc_rows(const int R, int64_t 
             ACC_STEP(R, v_load_f16(b + 4 * V_LANES), v_load_f16(b + 6 * V_LANES), 2 * k + 1);
 #endif
         }
+#endif
         a += ACC_MR * ACC_ROW;
     }
     if (!first) { /* sums of blocks, added: the error grows with the number of blocks and not with k */
