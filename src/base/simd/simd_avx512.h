@@ -89,8 +89,8 @@ V_FN v_mask v_mask_and(v_mask a, v_mask b) {
 V_FN int v_any(v_mask m) {
     return m != 0;
 }
-V_FN int v_all(v_mask m) {
-    return m == (v_mask)-1;
+V_FN int v_all(v_mask m) { /* without a way through a register of integers */
+    return __builtin_ia32_kortestchi(m, m) != 0;
 }
 V_FN v_f32 v_blend(v_mask m, v_f32 x, v_f32 y) { /* m ? x : y */
 #ifdef __clang__
@@ -209,6 +209,9 @@ V_FN v_i32 v_bf16_bits(v_f32 x) {
 V_FN v_mask v_denormal(v_f32 x) {
     return (v_mask)__builtin_ia32_fpclassps512_mask(x, 0x20, (v_mask)-1);
 }
+V_FN int v_none_denormal(v_f32 x, v_f32 y) {
+    return __builtin_ia32_kortestzhi(v_denormal(x), v_denormal(y)) != 0;
+}
 #endif
 V_FN v_h16 v_bf16(v_f32 x) {
 #ifdef __AVX512BF16__
@@ -232,7 +235,7 @@ V_FN v_i32 v_pairs_bf16(v_f32 first, v_f32 second) {
     static const short __attribute__((aligned(64)))
     zip[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
                8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-    if (__builtin_expect((v_denormal(first) | v_denormal(second)) == 0, 1)) {
+    if (__builtin_expect(v_none_denormal(first, second), 1)) {
 #ifdef __clang__
         v_h32 both = (v_h32)__builtin_ia32_cvtne2ps2bf16_512(second, first);
         return (v_i32)__builtin_ia32_permvarhi512(both, *(const v_h32 *)zip);
@@ -262,7 +265,7 @@ V_FN void v_store_bf16(void *p, v_f32 x) {
 }
 V_FN void v_store_two_bf16(void *p, v_f32 x, v_f32 y) { /* one behind the other */
 #ifdef __AVX512BF16__
-    if (__builtin_expect((v_denormal(x) | v_denormal(y)) == 0, 1)) {
+    if (__builtin_expect(v_none_denormal(x, y), 1)) {
 #ifdef __clang__
         *(v_i32_any *)p = (v_i32)__builtin_ia32_cvtne2ps2bf16_512(y, x);
 #else
