@@ -2,7 +2,8 @@
  *
  * Every fallible function returns ep_status; its result comes through the last pointer. On any status but EP_OK the
  * result pointer is left untouched. Where a function takes `ep_error *err` it may be NULL; if not, it is filled on
- * failure and left alone on success. Libraries never print, exit or abort. */
+ * failure and left alone on success. A fallible function refuses NULL where it needs an object (invalid_argument), and
+ * _destroy takes it; the plain getters (ep_tensor_size, ep_block_dim...) need one. Libraries never print, exit or abort. */
 #ifndef EPILOGUE_STATUS_H
 #define EPILOGUE_STATUS_H
 

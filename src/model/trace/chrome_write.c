@@ -313,6 +313,7 @@ static void write_all(writer *w) {
 }
 
 ep_status ep_trace_write(const ep_trace *trace, const char *path, ep_error *err) {
+    if (!trace || !path) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "trace and path must not be NULL");
     size_t n = strlen(path);
     bool gzip = n > 3 && strcmp(path + n - 3, ".gz") == 0;
     writer w = {.t = trace, .err = err, .status = EP_OK};

@@ -100,6 +100,8 @@ static bool needs_study(const ep_guess *g) {
 
 ep_status ep_guess_check(const ep_guess *guess, const ep_trace *a, const ep_trace *b, ep_error *err,
                          ep_verdicts **out) {
+    if (!guess || !a || !out)
+        return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "guess, trace and result must not be NULL");
     ep_subject first = {0}, second = {0};
     ep_outcome *findings = calloc(guess->claim_count + 1, sizeof *findings);
     ep_verdicts *v = calloc(1, sizeof *v);

@@ -317,6 +317,8 @@ static int64_t also(ep_prediction *p, const ep_prediction *other) {
 
 ep_status ep_predict_block(const ep_block_request *request, const ep_machine *machine, ep_error *err,
                            ep_prediction *out) {
+    if (!request || !machine || !out)
+        return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "request, machine and result must not be NULL");
     EP_TRY(check_request(request, err));
     const ways w = find_ways(request);
     const sketch empty = {
@@ -360,6 +362,7 @@ static const char *act_word(ep_act act) {
 
 ep_status ep_guess_predict(const ep_block_request *request, const ep_machine *machine, ep_error *err, ep_guess **out) {
     ep_prediction p;
+    if (!out) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "the result must not be NULL");
     EP_TRY(ep_predict_block(request, machine, err, &p));
     bool cpu = request->device.kind == EP_DEVICE_CPU, eager = request->mode == EP_MODE_EAGER;
     bool gated = request->kind == EP_BLOCK_GATED && *act_word(request->act);

@@ -94,6 +94,7 @@ const char *ep_context_autotuned(ep_context *ctx) {
 }
 
 ep_status ep_context_sync(ep_context *ctx) {
+    if (!ctx) return EP_ERROR_INVALID_ARGUMENT;
     if (ctx->recorder) return ep_fail(&ctx->err, EP_ERROR_CAPTURE, "sync cannot be recorded");
     return ctx->ops.sync(&ctx->backend, &ctx->err);
 }

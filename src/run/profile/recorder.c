@@ -294,6 +294,7 @@ static void end_step(ep_profile *p) {
 
 ep_status ep_profile_start(const ep_profile_options *options, ep_error *err, ep_profile **out) {
     ep_profile_options o = options ? *options : (ep_profile_options){0};
+    if (!out) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "the result must not be NULL");
     if (o.events_per_thread == 0) o.events_per_thread = (size_t)1 << 16;
     EP_TRY(ep_step_check(&o, err));
     if (o.events_per_thread > (size_t)1 << 30)
@@ -347,6 +348,7 @@ static ep_ring *take_rings(uint64_t recording) {
 }
 
 ep_status ep_profile_stop(ep_profile *p, ep_error *err, ep_trace **out) {
+    if (!p) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "the profile must not be NULL");
     ep_probe_flush_fn flush = atomic_load(&ep_probe_flush);
     if (flush) flush();
     if (p->step_start && mine && mine->pos > p->step_pos && (p->step || p->options.active)) end_step(p);

@@ -245,10 +245,26 @@ static void test_from_trace(void **state) {
     }
 }
 
+/* What needs an object refuses NULL. */
+static void test_null(void **state) {
+    (void)state;
+    ep_error err;
+    ep_guess *g = NULL;
+    ep_verdicts *v = NULL;
+    ep_block_request q = {.batch = 1, .seq = 1, .dim = 8};
+    assert_int_equal(ep_guess_check(NULL, NULL, NULL, &err, &v), EP_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(ep_guess_predict(NULL, NULL, &err, &g), EP_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(ep_guess_predict(&q, NULL, &err, &g), EP_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(ep_guess_from_trace(NULL, &err, &g), EP_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(ep_trace_write(NULL, "x", &err), EP_ERROR_INVALID_ARGUMENT);
+    assert_null(g);
+    assert_null(v);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts),          cmocka_unit_test(test_times),     cmocka_unit_test(test_ops),
-        cmocka_unit_test(test_instances),       cmocka_unit_test(test_unknown),   cmocka_unit_test(test_compare),
-        cmocka_unit_test(test_order_and_texts), cmocka_unit_test(test_from_trace)};
+        cmocka_unit_test(test_null),    cmocka_unit_test(test_counts),          cmocka_unit_test(test_times),
+        cmocka_unit_test(test_ops),     cmocka_unit_test(test_instances),       cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_compare), cmocka_unit_test(test_order_and_texts), cmocka_unit_test(test_from_trace)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
