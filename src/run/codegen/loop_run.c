@@ -158,8 +158,9 @@ static void run_item(walker *w, int64_t item, int64_t chunk, int64_t pieces, con
         row /= w->sizes[d];
     }
     for (int k = 0; k < l->operand_count; k++) {
-        w->p[k] = (char *)(uintptr_t)base[k];
-        for (int d = 0; d < l->outer; d++) w->p[k] += index[d] * w->strides[k][d];
+        int64_t at = base[k]; /* a number: the address of nothing may be null */
+        for (int d = 0; d < l->outer; d++) at += index[d] * w->strides[k][d];
+        w->p[k] = (char *)(uintptr_t)at;
     }
     for (int phase = 0; phase < l->phases; phase++) {
         for (int i = 0; i < l->stmt_count; i++)
