@@ -22,8 +22,9 @@ static bool add_digit(decimal *d, int digit, bool fraction) {
 }
 
 static bool parse(const char *s, size_t n, decimal *d) {
-    const char *p = s, *end = s + n;
     memset(d, 0, sizeof *d);
+    if (n == 0) return false; /* s may be NULL then */
+    const char *p = s, *end = s + n;
     if (p < end && (*p == '-' || *p == '+')) d->negative = *p++ == '-';
     size_t digits = 0;
     for (; p < end && *p >= '0' && *p <= '9'; p++, digits++) add_digit(d, *p - '0', false);
