@@ -373,7 +373,7 @@ static void replayed(void **state) {
     (void)state;
     static const ep_mode modes[] = {EP_MODE_TUNED, EP_MODE_COMPILED};
     bool small = getenv("EPILOGUE_TEST_SMALL") != NULL;
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < 3; kind += small ? 2 : 1) { /* an mlp is a gated one without its gate */
         ep_error e;
         ep_tensor *h[3], *d[3], *hw[3], *dw[3], *y, *r;
         static const int64_t rows[] = {64, 64, 3}, shapes[3][2] = {{352, 200}, {352, 200}, {200, 352}};
