@@ -54,6 +54,14 @@ int epi_fail(const char *what, const ep_error *err) {
     return epi_bad("%s: %s", what, err->message);
 }
 
+const char *epi_isa_note(void) {
+    static char note[120];
+    const char *cap = getenv("EPILOGUE_ISA");
+    if (cap && *cap && strcmp(cap, ep_machine_isa()) != 0)
+        snprintf(note, sizeof note, " (EPILOGUE_ISA=%.24s: no level of this processor)", cap);
+    return note;
+}
+
 int epi_width(void) {
     struct winsize w;
     if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) != 0 || w.ws_col < 40) return 80;

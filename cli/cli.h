@@ -35,6 +35,8 @@ int epi_keep(const char *option, const char *output, const char *const *inputs, 
 int epi_writable(const char *option, const char *path, bool folder);
 int epi_bad(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The terminal's width (80 when piped), and whether colour is wanted (never when piped or with NO_COLOR). */
+/* "" or, where EPILOGUE_ISA asks for what is not in force (no such name, or more than the processor has), a sentence. */
+const char *epi_isa_note(void);
 int epi_width(void);
 bool epi_color(void);
 /* Prints words at most `width` columns wide and a line's end; the text begins at `column`, later lines at `indent`. */

@@ -57,7 +57,9 @@ static void show_text(const info *x) {
     bytes_text(m->cache_bytes[2], l3);
     printf("epi %s\n%s\n", ep_version(), m->name);
     if (x->gpu && m->cache_bytes[2]) printf("%d multiprocessors; L2 %s\n\n", m->cores, l3);
-    if (!x->gpu) printf("instruction set %s; caches L1 %s, L2 %s a core, L3 %s\n\n", ep_machine_isa(), l1, l2, l3);
+    if (!x->gpu)
+        printf("instruction set %s%s;\ncaches L1 %s, L2 %s a core, L3 %s\n\n", ep_machine_isa(), epi_isa_note(), l1, l2,
+               l3);
     if (x->count) printf("libraries and programs\n");
     for (size_t i = 0; i < x->count; i++)
         printf("  %-12s %-30s %s\n", x->libraries[i].name, x->libraries[i].use,

@@ -105,7 +105,7 @@ static bool shown(const ep_kernel_row *r, const char *dtype, bool used_only) {
 
 static void show_text(const ep_kernel_row *rows, size_t count, const char *dtype, bool used_only) {
     const char *mode = "", *family = "";
-    printf("instruction set in force: %s\n", ep_machine_isa());
+    printf("instruction set in force: %s%s\n", ep_machine_isa(), epi_isa_note());
     for (size_t i = 0; i < count; i++) {
         const ep_kernel_row *r = &rows[i];
         if (!shown(r, dtype, used_only)) continue;

@@ -10,6 +10,8 @@ awk '/^[a-z]+ [a-z_]+$/ { head = $0 } / yes / && head { n[head " " $1]++ }
      END { for (k in n) if (n[k] != 1) { print k, n[k]; bad = 1 } if (length(n) != 18) { print length(n) " families"; bad = 1 } exit bad }' \
     <<<"$out" || fail "not one used row a family and dtype"
 [ "$(EPILOGUE_ISA=portable "$epi" kernels --used --dtype f32 | grep -c 'portable.* yes ')" -eq 6 ] || fail "EPILOGUE_ISA is not obeyed"
+EPILOGUE_ISA=AVX2 "$epi" kernels | grep -q "EPILOGUE_ISA=AVX2: no level" || fail "an unknown level is not told"
+EPILOGUE_ISA=portable "$epi" kernels | grep -q "no level" && fail "a known level is told as unknown"
 EPILOGUE_ISA=portable "$epi" kernels | grep -qE "lacks the instructions|forbids" || fail "no reason is given"
 [ "$("$epi" kernels --json | grep -c '"family"')" -ge 1 ] || fail "no JSON"
 for bad in "--dtype i64" "--nothing" "extra"; do
