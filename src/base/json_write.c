@@ -196,6 +196,10 @@ void ep_json_raw(ep_json_out *o, const char *json, size_t n) {
     if (lead(o, false)) put(o, json, n);
 }
 
+void ep_json_members(ep_json_out *o, const char *json, size_t n) {
+    if (lead(o, true)) put(o, json, n);
+}
+
 void ep_json_newline(ep_json_out *o) {
     if (!o->failed) ep_text_char(&o->text, '\n');
 }

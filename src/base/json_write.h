@@ -37,7 +37,8 @@ void ep_json_fixed(ep_json_out *o, double v, int decimals);
 void ep_json_us(ep_json_out *o, int64_t ns); /* nanoseconds as microseconds, exact: 1500 -> 1.5 */
 void ep_json_bool(ep_json_out *o, bool v);
 void ep_json_null(ep_json_out *o);
-void ep_json_raw(ep_json_out *o, const char *json, size_t n); /* one value as it stands */
+void ep_json_raw(ep_json_out *o, const char *json, size_t n);     /* one value as it stands */
+void ep_json_members(ep_json_out *o, const char *json, size_t n); /* members of an object, one or more, as they stand */
 void ep_json_newline(ep_json_out *o); /* a line break before the next member; for one event a line */
 /* Flushes the rest; false if anything failed. */
 bool ep_json_finish(ep_json_out *o);

@@ -72,6 +72,10 @@ run 0 "$epi" list "$out/cut.json.gz" --json --kernels
 run 0 "$epi" list "$traces/shared/article/mlp_eager.json" --window 0:470 --write "$out/window.json"
 run 0 "$epi" explain "$out/window.json"
 grep -q "5 launches" "$out/stdout" || fail "a window as a trace of its own"
+# The keys beside the events go along, the first with an escape too.
+printf '{"a\\tb": 1, "schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 5, "dur": 1}]}' >"$out/keys.json"
+run 0 "$epi" list "$out/keys.json" --write "$out/keys2.json"
+grep -q '"a\\tb": 1, "schemaVersion": 1' "$out/keys2.json" || fail "the keys beside the events are lost"
 run 2 "$epi" list "$traces/small/steps.json" --window 5:1
 run 2 "$epi" list "$traces/small/steps.json" --window 0:5 --step 1
 run 0 "$epi" list "$traces/shared/torchrec-v100-4gpu-rank0.json" --kernels --level 2

@@ -102,20 +102,7 @@ static void members(writer *w, uint32_t text) {
     if (n < 2 || s[0] != '{' || s[n - 1] != '}') return;
     s++, n -= 2;
     while (n && *s == ' ') s++, n--;
-    if (!n) return;
-    /* "a": 1, "b": 2 reads as one value to the writer, which only has to know that something stands here. */
-    const char *colon = s[0] == '"' ? strchr(s + 1, '"') : NULL;
-    while (colon && colon[-1] == '\\') colon = strchr(colon + 1, '"');
-    if (!colon) return;
-    char key[128];
-    size_t length = (size_t)(colon - s - 1);
-    if (length >= sizeof key || memchr(s + 1, '\\', length)) return;
-    memcpy(key, s + 1, length);
-    key[length] = 0;
-    const char *value = colon + 1;
-    while (value < s + n && (*value == ' ' || *value == ':')) value++;
-    ep_json_key(&w->out, key);
-    ep_json_raw(&w->out, value, (size_t)(s + n - value));
+    if (n) ep_json_members(&w->out, s, n);
 }
 
 /* Args made from the columns, for events whose own text was not kept. */

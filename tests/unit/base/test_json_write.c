@@ -32,8 +32,11 @@ static void test_nesting(void **state) {
     ep_json_end(&o);
     ep_json_key(&o, "b");
     ep_json_raw(&o, "[1]", 3);
+    ep_json_members(&o, "\"c\": 1, \"d\": 2", 14);
+    ep_json_key(&o, "e");
+    ep_json_int(&o, 3);
     ep_json_end(&o);
-    check(&o, "{\"a\": [-3,18446744073709551615,[],true,null],\"b\": [1]}");
+    check(&o, "{\"a\": [-3,18446744073709551615,[],true,null],\"b\": [1],\"c\": 1, \"d\": 2,\"e\": 3}");
 }
 
 static void test_strings(void **state) {

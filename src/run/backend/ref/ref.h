@@ -44,7 +44,8 @@ const char *ep_ref_name_gated(ep_dtype dtype, ep_act act, bool backward);
 /* Distinct bytes a kernel reads of a tensor: dims of stride 0 count once. */
 int64_t ep_ref_bytes(const ep_tensor *t);
 static inline char *ep_ref_at(const ep_tensor *t, int64_t offset) {
-    return t->data + offset * (int64_t)ep_dtype_size(t->dtype);
+    /* A number: an empty tensor's address may be null. */
+    return (char *)((uintptr_t)t->data + (uintptr_t)(offset * (int64_t)ep_dtype_size(t->dtype)));
 }
 
 #endif
