@@ -1,6 +1,7 @@
 // needs: run
 /* Any bytes as a trace, read, written, read: every event comes back as it was. */
 #include <epilogue/profile.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,13 @@ static void same_event(const ep_trace *a, size_t i, const ep_trace *b, size_t j)
         abort();
 }
 
+/* What only Chrome's viewer knows is refused where nothing else is left: what the reader saw beside it may have been damaged. */
+static bool has_known(const ep_trace *t) {
+    for (size_t i = 0; i < t->count; i++)
+        if (t->phase[i] && t->kind[i] < EP_EVENT_OTHER_SPAN) return true;
+    return false;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const ep_read_options options = {.keep_args = true};
     ep_trace *a = NULL, *b = NULL;
@@ -37,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                 if (j == b->count) abort();
                 same_event(a, i, b, j++);
             }
-    if (status == EP_OK ? j != b->count : a->count > 0) abort();
+    if (status == EP_OK ? j != b->count : has_known(a)) abort();
     ep_trace_destroy(a);
     ep_trace_destroy(b);
     return 0;
