@@ -18,21 +18,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <epilogue/epilogue.h>
-
-#include "bench.h"
+#include "article.h"
 #include "run/engine/compile.h"
 
-#define CHECK(expr)                                                                                                    \
-    do {                                                                                                               \
-        if ((expr) != EP_OK) {                                                                                         \
-            fprintf(stderr, "bench_calls: %s failed: %s\n", #expr, ctx ? ep_context_error(ctx)->message : "");         \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
-enum { DIM = 768, HIDDEN = 3072, SEQ = 16, MOST_BATCH = 64, MOST_CALLS = 1000, MOST_RUNS = 9, SIDES = 5 };
-static ep_context *ctx;
+enum { MOST_CALLS = 1000, MOST_RUNS = 9, SIDES = 5 };
 static int most_batch = MOST_BATCH;
 
 typedef struct cost {
@@ -83,23 +72,6 @@ static cost measure(ep_block *b, ep_mode mode, const ep_tensor *x) {
     c.put_aside = after.ru_nivcsw - before.ru_nivcsw;
     ep_tensor_destroy(y);
     return c;
-}
-
-static ep_tensor *random_tensor(ep_dtype dtype, int ndim, const int64_t *sizes, uint64_t seed, double scale) {
-    ep_tensor *t;
-    CHECK(ep_tensor_create(dtype, ndim, sizes, NULL, &t));
-    CHECK(ep_tensor_fill_random(t, seed, scale, NULL));
-    return t;
-}
-
-static ep_block *geglu(ep_dtype dtype) {
-    const int64_t in[2] = {HIDDEN, DIM}, back[2] = {DIM, HIDDEN};
-    ep_block_weights w = {.gate = random_tensor(dtype, 2, in, 1, 0.05),
-                          .up = random_tensor(dtype, 2, in, 2, 0.05),
-                          .down = random_tensor(dtype, 2, back, 3, 0.05)};
-    ep_block *b;
-    CHECK(ep_block_create(ctx, EP_BLOCK_GATED, EP_ACT_GELU_TANH, &w, &b));
-    return b;
 }
 
 /* Samples of each way over all size classes; what grew is what the last call was. */

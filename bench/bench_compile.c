@@ -11,11 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <epilogue/epilogue.h>
-
 #include "base/isa.h"
 #include "model/op/op.h"
-#include "bench.h"
+#include "article.h"
 #include "run/backend/cpu/gemm.h"
 #include "run/backend/cpu/tuned.h"
 #include "run/codegen/emit_c.h"
@@ -23,27 +21,10 @@
 #include "run/jit/toolchain.h"
 #include "run/pass/pass.h"
 
-#define CHECK(expr)                                                                                                    \
-    do {                                                                                                               \
-        if ((expr) != EP_OK) {                                                                                         \
-            fprintf(stderr, "bench_compile: %s failed at line %d: %s\n", #expr, __LINE__,                              \
-                    ctx ? ep_context_error(ctx)->message : "");                                                        \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
-enum { DIM = 768, HIDDEN = 3072, CALLS = 200, MOST_BATCH = 64, SEQ = 16, REPEATS = 9 };
-static ep_context *ctx;
+enum { CALLS = 200, REPEATS = 9 };
 static int thread_count;
 static bench_form form;
 static int distinct = MOST_BATCH; /* batches: that many multiples of one step */
-
-static ep_tensor *random_tensor(ep_dtype dtype, int ndim, const int64_t *sizes, uint64_t seed, double scale) {
-    ep_tensor *t;
-    CHECK(ep_tensor_create(dtype, ndim, sizes, NULL, &t));
-    CHECK(ep_tensor_fill_random(t, seed, scale, NULL));
-    return t;
-}
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -104,16 +85,6 @@ static void drop_folder(char *dir) {
     CHECK(ep_kernel_cache_clear(dir, NULL, &removed));
     rmdir(dir);
     free(dir);
-}
-
-static ep_block *geglu(ep_dtype dtype) {
-    const int64_t in[2] = {HIDDEN, DIM}, back[2] = {DIM, HIDDEN};
-    ep_block_weights w = {.gate = random_tensor(dtype, 2, in, 1, 0.05),
-                          .up = random_tensor(dtype, 2, in, 2, 0.05),
-                          .down = random_tensor(dtype, 2, back, 3, 0.05)};
-    ep_block *b;
-    CHECK(ep_block_create(ctx, EP_BLOCK_GATED, EP_ACT_GELU_TANH, &w, &b));
-    return b;
 }
 
 static double timed(ep_block *b, ep_mode mode, const ep_tensor *x, ep_tensor **y) {

@@ -91,6 +91,15 @@ static void sketch_eager(sketch *s) {
     add_linear(s, q->hidden, s->out);
 }
 
+/* Gate and up by a library, and one kernel for what stands between them and down. */
+static void sketch_apart(sketch *s) {
+    const ep_block_request *q = s->q;
+    add_unit(s, true, linear_work(s, q->dim, q->hidden));
+    add_unit(s, true, linear_work(s, q->dim, q->hidden));
+    add_unit(s, false, gated_work(s));
+    add_unit(s, true, linear_work(s, q->hidden, s->out));
+}
+
 /* GEMMs, and one generated kernel for what stands between them. Gate and up in one buffer are one GEMM. */
 static void sketch_plan(sketch *s) {
     const ep_block_request *q = s->q;
@@ -98,12 +107,15 @@ static void sketch_plan(sketch *s) {
         add_unit(s, true, linear_work(s, q->dim, s->out));
         return;
     }
-    bool gated = q->kind == EP_BLOCK_GATED, one = gated && q->packed;
-    add_unit(s, true, linear_work(s, q->dim, one ? 2 * q->hidden : q->hidden));
-    if (gated) {
-        if (!one) add_unit(s, true, linear_work(s, q->dim, q->hidden));
+    bool gated = q->kind == EP_BLOCK_GATED;
+    if (gated && !q->packed) {
+        sketch_apart(s);
+        return;
+    }
+    add_unit(s, true, linear_work(s, q->dim, gated ? 2 * q->hidden : q->hidden));
+    if (gated)
         add_unit(s, false, gated_work(s));
-    } else if (q->act != EP_ACT_NONE)
+    else if (q->act != EP_ACT_NONE)
         add_unit(s, false, pointwise_work(s, ep_act_op(q->act), 1));
     add_unit(s, true, linear_work(s, q->hidden, s->out));
 }
@@ -147,15 +159,6 @@ static void sketch_whole(sketch *s) {
     s->units[0].work.bytes_read += s->units[1].work.bytes_read;
     s->units[0].work.bytes_written += s->units[1].work.bytes_written;
     s->count = 1;
-}
-
-/* Gate and up by a library, and one kernel for what stands between them and down. */
-static void sketch_apart(sketch *s) {
-    const ep_block_request *q = s->q;
-    add_unit(s, true, linear_work(s, q->dim, q->hidden));
-    add_unit(s, true, linear_work(s, q->dim, q->hidden));
-    add_unit(s, false, gated_work(s));
-    add_unit(s, true, linear_work(s, q->hidden, s->out));
 }
 
 static ep_status check_request(const ep_block_request *q, ep_error *err) {

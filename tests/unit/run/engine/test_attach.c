@@ -12,9 +12,9 @@
 
 #include <epilogue/epilogue.h>
 
-#include "base/probe.h"
 #include "model/tensor/tensor.h"
 #include "run/engine/compile.h"
+#include "seen.h"
 
 #define OK(expr) assert_int_equal((expr), EP_OK)
 
@@ -137,27 +137,6 @@ static const struct {
     {{"epi_gem_linear_add_%s"}, half_residual, false, NULL},
 };
 
-typedef struct seen {
-    char kernels[8][128];
-    int count;
-    int64_t flops;
-} seen;
-static void seen_begin(void *self, const ep_probe_span *s) {
-    (void)self, (void)s;
-}
-static void seen_end(void *self) {
-    (void)self;
-}
-static void seen_kernel(void *self, const ep_probe_kernel *k) {
-    seen *x = self;
-    x->flops += k->flops;
-    if (x->count < 8) snprintf(x->kernels[x->count++], 128, "%s", k->name);
-}
-static const char *seen_name(void *self, const char *text) {
-    (void)self;
-    return text;
-}
-
 static void make_inputs(ep_dtype dtype, int64_t rows, ep_tensor *in[3]) {
     in[0] = whole(dtype, 2, (int64_t[]){rows, DIM}, 7);
     in[1] = whole(dtype, 2, (int64_t[]){rows, DIM}, 8);
@@ -187,16 +166,11 @@ static void one_row(size_t i, ep_dtype dtype, bool steps) {
     const ep_tensor *const *inputs = (const ep_tensor *const *)in;
     OK(ep_compiled_call(c, inputs, &b));
     ep_tensor_destroy(b);
-    seen s = {0};
-    ep_probe p = {.self = &s,
-                  .begin = seen_begin,
-                  .end = seen_end,
-                  .kernel = seen_kernel,
-                  .launch = seen_kernel,
-                  .name = seen_name};
-    atomic_store(&ep_probe_active, &p);
+    seen s;
+    ep_probe p;
+    watch(&s, &p);
     OK(ep_compiled_call(c, inputs, &b));
-    atomic_store(&ep_probe_active, NULL);
+    unwatch();
     OK(table[i].fn(ctx, user, inputs, 3, &a, 1));
     same(b, a, table[i].kernels[1] == NULL);
     assert_int_equal(s.count, table[i].kernels[1] ? 2 : 1);
@@ -306,16 +280,10 @@ static ep_compiled *compiled_with_packs(ep_tensor *in[3]) {
 
 static void names_of_a_call(ep_compiled *c, ep_tensor *in[3], seen *s) {
     ep_tensor *y;
-    ep_probe p = {.self = s,
-                  .begin = seen_begin,
-                  .end = seen_end,
-                  .kernel = seen_kernel,
-                  .launch = seen_kernel,
-                  .name = seen_name};
-    *s = (seen){0};
-    atomic_store(&ep_probe_active, &p);
+    ep_probe p;
+    watch(s, &p);
     OK(ep_compiled_call(c, (const ep_tensor *const *)in, &y));
-    atomic_store(&ep_probe_active, NULL);
+    unwatch();
     ep_tensor_destroy(y);
 }
 

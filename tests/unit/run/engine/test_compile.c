@@ -16,9 +16,9 @@
 
 #include <epilogue/epilogue.h>
 
-#include "base/probe.h"
 #include "model/tensor/tensor.h"
 #include "run/engine/compile.h"
+#include "seen.h"
 
 #define OK(expr) assert_int_equal((expr), EP_OK)
 
@@ -101,49 +101,6 @@ static ep_status geglu(ep_context *c, void *user, const ep_tensor *const *in, in
     ep_tensor_destroy(u);
     ep_tensor_destroy(g);
     return s;
-}
-
-/* Kernels seen on the recording, by name. */
-typedef struct seen {
-    char kernels[32][128];
-    int count, guards, compiles;
-    char guard[256];
-} seen;
-static void seen_begin(void *self, const ep_probe_span *s) {
-    seen *x = self;
-    if (s->kind == EP_PROBE_GUARD && s->detail) {
-        x->guards++;
-        snprintf(x->guard, sizeof x->guard, "%s", s->detail);
-    }
-    if (s->kind == EP_PROBE_COMPILE && s->detail) x->compiles++;
-}
-static void seen_end(void *self) {
-    (void)self;
-}
-static void seen_kernel(void *self, const ep_probe_kernel *k) {
-    seen *x = self;
-    if (x->count < 32) snprintf(x->kernels[x->count++], 128, "%s", k->name);
-}
-static void seen_launch(void *self, const ep_probe_kernel *k) {
-    seen_kernel(self, k);
-}
-static const char *seen_name(void *self, const char *text) {
-    (void)self;
-    return text;
-}
-
-static void watch(seen *s, ep_probe *p) {
-    memset(s, 0, sizeof *s);
-    *p = (ep_probe){.self = s,
-                    .begin = seen_begin,
-                    .end = seen_end,
-                    .kernel = seen_kernel,
-                    .launch = seen_launch,
-                    .name = seen_name};
-    atomic_store(&ep_probe_active, p);
-}
-static void unwatch(void) {
-    atomic_store(&ep_probe_active, NULL);
 }
 
 static void geglu_is_three_products_and_one_generated_kernel(void **state) {

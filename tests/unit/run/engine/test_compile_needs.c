@@ -11,9 +11,9 @@
 
 #include <epilogue/epilogue.h>
 
-#include "base/probe.h"
 #include "model/tensor/tensor.h"
 #include "run/engine/compile.h"
+#include "seen.h"
 
 #define OK(expr) assert_int_equal((expr), EP_OK)
 
@@ -43,35 +43,6 @@ static ep_compile_options waiting(void) {
 
 /* ---- what a call launches and which ops it names ---- */
 
-typedef struct seen {
-    char kernels[16][128], ops[16][32];
-    int kernel_count, op_count;
-} seen;
-static void seen_begin(void *self, const ep_probe_span *s) {
-    seen *x = self;
-    if (s->kind == EP_PROBE_OP && x->op_count < 16) snprintf(x->ops[x->op_count++], 32, "%s", s->name);
-}
-static void seen_end(void *self) {
-    (void)self;
-}
-static void seen_kernel(void *self, const ep_probe_kernel *k) {
-    seen *x = self;
-    if (x->kernel_count < 16) snprintf(x->kernels[x->kernel_count++], 128, "%s", k->name);
-}
-static const char *seen_name(void *self, const char *text) {
-    (void)self;
-    return text;
-}
-static void watch(seen *s, ep_probe *p) {
-    memset(s, 0, sizeof *s);
-    *p = (ep_probe){.self = s,
-                    .begin = seen_begin,
-                    .end = seen_end,
-                    .kernel = seen_kernel,
-                    .launch = seen_kernel,
-                    .name = seen_name};
-    atomic_store(&ep_probe_active, p);
-}
 static bool names_op(const seen *s, const char *op) {
     for (int i = 0; i < s->op_count; i++)
         if (strcmp(s->ops[i], op) == 0) return true;
@@ -159,9 +130,9 @@ static void one_linear_is_the_same_kernel(void **state) {
         OK(one_linear(ctx, NULL, in, 1, &z, 1));
         watch(&compiled, &p);
         OK(ep_compiled_call(c, in, &y));
-        atomic_store(&ep_probe_active, NULL);
+        unwatch();
         assert_int_equal(differing(y, z), 0);
-        assert_true(eager.kernel_count == 1 && compiled.kernel_count == 1);
+        assert_true(eager.count == 1 && compiled.count == 1);
         assert_string_equal(eager.kernels[0], compiled.kernels[0]);
         assert_true(names_op(&eager, "t") && !names_op(&compiled, "t"));
         assert_true(compiled.op_count < eager.op_count);
