@@ -115,6 +115,10 @@ static ep_status fail(ep_json_in *j, const char *wanted) {
 /* Gets the whole string that begins at `at` (a quote) into the window and decodes it. */
 static ep_status read_string(ep_json_in *j, ep_json_token *out) {
     ep_string_scan scan = {.tolerant = j->tolerant};
+    if (out->type == EP_JSON_STRING && j->depth) {
+        scan.after_member = j->in_object[j->depth - 1];
+        scan.after_element = !scan.after_member;
+    }
     j->at++;
     while (!ep_string_find_end(&scan, j->at, (size_t)(j->end - j->at))) {
         if (ep_json_more(j)) continue;

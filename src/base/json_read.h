@@ -3,6 +3,7 @@
  *   control_byte   a raw control byte in a string: taken as itself (a zero byte as U+FFFD)
  *   invalid_utf8   bytes that are no UTF-8: U+FFFD each
  *   backslash      a backslash that escapes nothing ("C:\Users"): a backslash
+ *   raw_quote      a quote in a string that the writer did not escape ("say "hi" now"): taken as itself
  *   bare_number    inf, nan, Infinity and their like: null
  *   missing_comma  a value or key where a comma must stand
  *   extra_comma    a comma too many

@@ -11,6 +11,49 @@ static bool looks_like_end(char next) {
     return next == ',' || next == '}' || next == ']' || next == ':';
 }
 
+typedef enum quote_role { QUOTE_ENDS, QUOTE_INSIDE, QUOTE_OPEN } quote_role;
+
+/* Behind a value comes its container's end, or a comma and what may begin the next member or element. */
+static quote_role value_ends(const ep_string_scan *scan, const char *p, const char *end) {
+    p = ep_json_skip_space(p, end);
+    if (p == end) return QUOTE_OPEN;
+    if (*p == '}' || *p == ']') return QUOTE_ENDS;
+    if (*p != ',') return QUOTE_INSIDE;
+    p = ep_json_skip_space(p + 1, end);
+    if (p == end) return QUOTE_OPEN;
+    if (memchr("\",}]", *p, 4)) return QUOTE_ENDS; /* commas and brackets: damage that is mended elsewhere */
+    return scan->after_element && memchr("[{-0123456789tfn", *p, 16) ? QUOTE_ENDS : QUOTE_INSIDE;
+}
+
+/* Kineto escapes no quote in a name, so what follows one (p) tells whether it ends the string. */
+static quote_role role_of_quote(const ep_string_scan *scan, const char *p, const char *end) {
+    quote_role role = value_ends(scan, p, end);
+    if (role != QUOTE_INSIDE) return role;
+    const char *next = ep_json_skip_space(p, end);
+    if (*next != '"') return QUOTE_INSIDE;
+    /* Two quotes: the first is one of the string if the second ends a value; else a comma is missing between them. */
+    role = value_ends(scan, next + 1, end);
+    return role == QUOTE_ENDS ? QUOTE_INSIDE : role == QUOTE_INSIDE ? QUOTE_ENDS : QUOTE_OPEN;
+}
+
+/* At a quote. True if the string's end is known; *more: it depends on bytes that are not there yet. */
+static bool at_quote(ep_string_scan *scan, const char *s, const char *p, const char *end, bool *more) {
+    *more = false;
+    scan->length = (size_t)(p - s);
+    if (!scan->tolerant || (!scan->after_member && !scan->after_element)) return true;
+    quote_role role = role_of_quote(scan, p + 1, end);
+    *more = role == QUOTE_OPEN;
+    if (role != QUOTE_INSIDE) return role == QUOTE_ENDS;
+    if (scan->raw && *ep_json_skip_space(p + 1, end) == ':') { /* that is a key: the string ended long ago */
+        scan->length = scan->raw - 1;
+        return true;
+    }
+    if (!scan->raw) scan->raw = (size_t)(p - s) + 1;
+    scan->special = true;
+    scan->length = 0;
+    return false;
+}
+
 bool ep_string_find_end(ep_string_scan *scan, const char *s, size_t n) {
     const char *end = s + n, *p = s + scan->seen;
     for (;;) {
@@ -18,8 +61,14 @@ bool ep_string_find_end(ep_string_scan *scan, const char *s, size_t n) {
         scan->seen = (size_t)(p - s);
         if (p == end) return false;
         if (*p == '"') {
+            if (!scan->fallback) {
+                bool more;
+                if (at_quote(scan, s, p, end, &more)) return true;
+                if (more) return false;
+                p++;
+                continue;
+            }
             scan->length = (size_t)(p - s);
-            if (!scan->fallback) return true;
             /* What follows tells whether this quote or the escaped one before it is the end. */
             const char *next = ep_json_skip_space(p + 1, end);
             if (next == end) return false;
@@ -41,8 +90,8 @@ bool ep_string_find_end(ep_string_scan *scan, const char *s, size_t n) {
         }
         if ((unsigned char)*p < 0x20) {
             scan->control = true;
-            if (*p == '\n' && scan->fallback) {
-                scan->length = scan->fallback;
+            if (*p == '\n' && (scan->fallback || scan->raw)) {
+                scan->length = scan->fallback ? scan->fallback : scan->raw - 1;
                 return true;
             }
         }
@@ -135,9 +184,8 @@ bool ep_string_decode_into(ep_string_decode *d, const char *s, size_t n, ep_text
             ep_text_addn(out, p, used);
             kind = "invalid_utf8";
         } else {
-            used = *p == '"'; /* only where the fallback end of a scan was taken */
-            if (used) ep_text_char(out, '"');
-            kind = "control_byte";
+            used = 0;
+            kind = *p == '"' ? "raw_quote" : "control_byte";
         }
         if (!used) {
             if (!d->tolerant) {

@@ -118,6 +118,15 @@ static ep_status parse_name(parser *p, const char *what, const char **out) {
     return EP_OK;
 }
 
+/* A region may have no name at all: record_function(""). */
+static ep_status parse_region(parser *p, const char **out) {
+    EP_TRY(next_name(p));
+    if (p->token.kind != EP_TOKEN_WORD && p->token.kind != EP_TOKEN_STRING)
+        return expected(p, "the region's name or glob");
+    *out = p->token.text;
+    return EP_OK;
+}
+
 static ep_status parse_filter(parser *p, ep_term *t) {
     if (at_word(p, "matching")) {
         ep_filter filter = ep_metrics[t->metric].filter;
@@ -341,12 +350,12 @@ static ep_status parse_head(parser *p) {
         EP_TRY(next(p));
         if (p->token.kind != EP_TOKEN_END) {
             if (!at_word(p, "region")) return expected(p, "'region' and a name, or the end of the line");
-            EP_TRY(parse_name(p, "the region's name or glob", &block.region));
+            EP_TRY(parse_region(p, &block.region));
             EP_TRY(next(p));
         }
     } else {
         block.form = EP_GUESS_REGION;
-        EP_TRY(parse_name(p, "the region's name or glob", &block.region));
+        EP_TRY(parse_region(p, &block.region));
         EP_TRY(next(p));
     }
     if (block.region && at_word(p, "skip")) {

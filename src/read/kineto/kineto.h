@@ -125,6 +125,7 @@ typedef struct kineto_reader {
     } pending[PENDING_MAX];
     int64_t events;                          /* read so far, kept or not */
     bool saw_events, saw_schema, saw_kineto; /* traceEvents; keys only Kineto writes; an event of a known kind */
+    bool saw_no_list;                        /* traceEvents that were something else */
     ep_text schema;
     kineto_cut cut;
     kineto_cache cache;

@@ -226,6 +226,8 @@ ep_status kineto_store(kineto_reader *r) {
         if (!looking && !ep_trace_repair(t, "negative_dur", e->offset)) return no_memory(r);
         e->dur = 0;
     }
+    if (!looking && e->phase == 'X' && !(e->has_ts && e->has_dur) && !ep_trace_repair(t, "untimed_span", e->offset))
+        return no_memory(r);
     if (looking) {
         kineto_cut_look(r, kind);
         return EP_OK;

@@ -112,6 +112,7 @@ static ep_status read_member(kineto_reader *r, const ep_json_token *key) {
         ep_json_token t;
         EP_TRY(ep_json_next(&r->json, &t));
         if (t.type == EP_JSON_ARRAY) return read_events(r);
+        r->saw_no_list = true;
         return ep_json_skip_rest(&r->json, &t);
     }
     char name[256];
@@ -155,11 +156,12 @@ static ep_status read_text(kineto_reader *r) {
         EP_TRY(read_top_object(r));
     if (!r->saw_events) return kineto_no_events(r);
     if (!r->trace->complete) return EP_OK;
-    ep_stream_state s = ep_stream_get_state(r->stream);
     ep_error ignored;
     r->json.err = &ignored;
     ep_status status = ep_json_next(&r->json, &t);
     r->json.err = r->err;
+    ep_stream_state s = ep_stream_get_state(r->stream); /* now that its last bytes were asked for */
+    if (s.damaged || s.cut) return cut_off(r, ep_json_offset(&r->json));
     if (s.trailing || status != EP_OK) return repair(r, "trailing_data", ep_json_offset(&r->json));
     return EP_OK;
 }

@@ -14,6 +14,7 @@ static const struct {
     { text, sizeof text - 1, sentence }
     MAGIC("version https://git-lfs.github.com/spec/",
           "this is a Git LFS pointer, not the trace itself; git lfs pull fetches the file"),
+    MAGIC("\x1f\x8b", "this is gzip in gzip; unpack it once first (gzip -d)"),
     MAGIC("PK\x03\x04", "this is a zip archive; unpack the trace (.json or .json.gz) from it first"),
     MAGIC("SQLite format 3", "this is an SQLite database, such as Nsight Systems exports; a trace that torch.profiler "
                              "wrote is wanted"),
@@ -90,5 +91,7 @@ ep_status kineto_no_events(const kineto_reader *r) {
     const char *keys = r->schema.data ? r->schema.data : "";
     for (size_t i = 0; i < sizeof tools / sizeof *tools; i++)
         if (strstr(keys, tools[i].part)) return ep_fail(r->err, EP_ERROR_FORMAT, "%s", tools[i].sentence);
+    if (r->saw_no_list)
+        return ep_fail(r->err, EP_ERROR_FORMAT, "\"traceEvents\" is no list here, so this is no profiler trace");
     return ep_fail(r->err, EP_ERROR_FORMAT, "this JSON has no \"traceEvents\", so it is no profiler trace");
 }

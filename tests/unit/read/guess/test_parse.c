@@ -56,6 +56,7 @@ static void test_forms(void **state) {
     same("trace\nidle < 20%\nidle < 0.2", "trace\n  idle < 20%\n  idle < 0.2\n");
     same("region a\nmedian device time in 100us..250us", "region a\n  median device time in 100us..250us\n");
     same("region a\ndevice time in 100..250us", "region a\n  device time in 100us..250us\n");
+    same("region \"\"\nops = 2", "region \"\"\n  ops = 2\n");
     same("kernels ~ 5", "trace\n  kernels ~ 5 +- 10%\n");
     same("kernels ~ 5 ± 1", "trace\n  kernels ~ 5 +- 1\n");
     same("time ≤ 250µs", "trace\n  time <= 250us\n");

@@ -63,6 +63,10 @@ static const struct {
     {"damage/impossible_time.json", "2 rows, 3 skipped: impossible_time 3 @139", "aten::end"},
     {"damage/unpaired.json", "3 rows, 1 skipped: unpaired_end 1 @215; unpaired_begin 1 @139", "open"},
     {"damage/not_utf8_key.json", "3 rows, 0 skipped: invalid_utf8 1 @238", "aten::a"},
+    {"damage/raw_quotes.json", "5 rows, 2 skipped: raw_quote 8 @89; broken_event 2 @519", "say \"hi\" now"},
+    {"damage/raw_quotes.json", "5 rows, 2 skipped: raw_quote 8 @89; broken_event 2 @519", "ends in \"hi\""},
+    {"damage/raw_quotes.json", "5 rows, 2 skipped: raw_quote 8 @89; broken_event 2 @519", "\"a\", b"},
+    {"damage/untimed_span.json", "6 rows, 0 skipped: untimed_span 3 @139", "b"},
     {"small/list_open.json", "2 rows, 0 skipped, cut: cut_off 1 @207", "aten::end"},
 };
 
@@ -114,6 +118,7 @@ static const struct {
     {"execution_trace", "execution trace"},
     {"other", "no \"traceEvents\""},
     {"number", "none of the 3 members"},
+    {"no_list", "no list"},
 };
 
 static void test_foreign(void **state) {
@@ -197,6 +202,14 @@ static void test_gzip(void **state) {
         assert_string_equal(kind, cut == first ? "cut_off" : "gzip_cut_off");
         ep_trace_destroy(t);
     }
+    packed[size - 6] ^= 1; /* the checksum */
+    t = NULL;
+    assert_int_equal(read_bytes((char *)packed, size, false, &err, &t), EP_OK);
+    assert_int_equal(t->count, 200);
+    assert_false(t->complete);
+    assert_string_equal(ep_trace_text(t, t->repairs[0].kind), "gzip_damaged");
+    ep_trace_destroy(t);
+    packed[size - 6] ^= 1;
     memset(packed + first + 400, 0xff, 200);
     t = NULL;
     assert_int_equal(read_bytes((char *)packed, size, false, &err, &t), EP_OK);
