@@ -82,8 +82,9 @@ void run_show_prediction(const run_result *r, ep_mode mode, const run_setup *s) 
         printf("           or eager's %" PRId64 ", where it is faster than both\n", p->eager_kernels);
     printf("  work     %s, %s read and written\n", run_amount_text((double)p->work.flops, "FLOP", a),
            run_amount_text((double)(p->work.bytes_read + p->work.bytes_written), "B", b));
-    printf("  time     %s to %s (least possible: %s, %s)\n", run_time_text(p->low_us, a), run_time_text(p->high_us, b),
-           run_time_text(p->bound.us, c), s->machine.measured ? "by measured ceilings" : "by estimates");
+    printf("  time     %s to %s (%s: %s, %s)\n", run_time_text(p->low_us, a), run_time_text(p->high_us, b),
+           s->machine.measured ? "least possible" : "estimated bound", run_time_text(p->bound.us, c),
+           s->machine.measured ? "by measured ceilings" : "good to a factor of 2");
     printf("  bound by %s\n", p->regime == EP_REGIME_COMPUTE    ? "compute: the arithmetic takes longest"
                               : p->regime == EP_REGIME_MEMORY   ? "memory: moving the bytes takes longest"
                               : p->regime == EP_REGIME_OVERHEAD ? "overhead: the host's work takes longest"

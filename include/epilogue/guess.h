@@ -52,8 +52,8 @@ typedef struct ep_prediction {
      * by a library. Low and high are equal where there is one way. */
     ep_count_range kernel_range, gemm_range, pointwise_range, byte_range;
     int64_t epilogue_kernels, eager_kernels, apart_kernels; /* kernels of these ways, or -1: not to be expected here */
-    ep_bound bound;                                         /* of the whole step: each kernel's bound added up */
-    double low_us, high_us;                                 /* the time range that is guessed */
+    ep_bound bound; /* of the whole step, each kernel's bound added up; of the way among those that has the least */
+    double low_us, high_us; /* the time range that is guessed */
     double dispatch_us;
     ep_regime regime;
 } ep_prediction;

@@ -315,6 +315,7 @@ static int64_t also(ep_prediction *p, const ep_prediction *other) {
     widen(&p->byte_range, other->byte_range);
     p->low_us = fmin(p->low_us, other->low_us);
     p->high_us = fmax(p->high_us, other->high_us);
+    if (other->bound.us < p->bound.us) p->bound = other->bound; /* else a guess could end below what is possible */
     return other->kernels;
 }
 

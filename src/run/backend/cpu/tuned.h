@@ -137,6 +137,12 @@ typedef struct ep_tuned_choice {
     ep_tuned_way way;
     int64_t m;               /* it was measured at; 0: it was not measured */
     double us[EP_WAY_COUNT]; /* the fastest run of each way */
+    bool doubtful;           /* other work disturbed too many rounds */
+    /* tuned_trial.c watches the calls that follow: */
+    bool again; /* to be tried once more by the next call that may */
+    int trials, seen;
+    uint32_t calls;
+    double least_pace; /* of the `seen` last calls that were timed, by the trial */
 } ep_tuned_choice;
 
 struct ep_packed {

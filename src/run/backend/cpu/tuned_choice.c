@@ -1,22 +1,17 @@
 /* Which way a tuned product takes: our kernel over packed weights, or oneDNN over the plain ones with a pass of ours
- * behind it, where that was measured faster. Measured once for each class of row counts of a pack, by the first call of
- * the class that nobody records. */
+ * behind it, where that was measured faster. Measured for each class of row counts of a pack, by the first call of the
+ * class that nobody records, and again where later calls do not fit what was measured. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/probe.h"
 #include "cpu.h"
-#include "tuned.h"
+#include "tuned_trial.h"
 
-enum {
-    WINS = 3,       /* rounds a way must win: one round beside a busy neighbour decides nothing */
-    SHORT_WINS = 9, /* and where a round is shorter than */
-    SHORT_NS = 1000000,
-    ROWS = 512,      /* measured at most: more rows repeat the same work */
-    GAIN_PERCENT = 5 /* what oneDNN must gain: our kernel's bits are the same everywhere, its are not */
-};
+enum { ROWS = 512 }; /* measured at most: more rows repeat the same work */
 
 /* Rows up to 1, 2, 4, 8, ... */
 static int class_of(int64_t m) {
@@ -91,64 +86,78 @@ static ep_status run_kernel(ep_backend *b, const ep_tuned_call *call, ep_error *
     return ep_tuned_run(ep_cpu_of(b)->tuned, b->threads, call, err);
 }
 
-static bool gains(const int64_t *ns) {
-    return ns[EP_WAY_ONEDNN] < ns[EP_WAY_KERNEL] / 100 * (100 - GAIN_PERCENT);
+static ep_status run_way(ep_backend *b, const ep_tuned_call *call, ep_tuned_way way, ep_error *err) {
+    return way == EP_WAY_ONEDNN ? run_onednn(b, call, err) : run_kernel(b, call, err);
 }
 
-/* Both ways in turn until one has won WINS rounds; oneDNN's fastest run must be ahead as well. */
+/* How often the system took a core from any thread of this process that wanted to go on. */
+static int64_t switches(void) {
+    struct rusage r;
+    return getrusage(RUSAGE_SELF, &r) == 0 ? r.ru_nivcsw : 0;
+}
+
+/* Both ways in turn until the trial has its winner. */
 static ep_status measure(ep_backend *b, const ep_tuned_call *call, ep_tuned_choice *c, ep_error *err) {
-    static ep_status (*const ways[EP_WAY_COUNT])(ep_backend *, const ep_tuned_call *, ep_error *) = {run_kernel,
-                                                                                                     run_onednn};
     ep_tuned_call part = *call;
     if (part.m > ROWS) part.m = ROWS;
-    int64_t best[EP_WAY_COUNT] = {INT64_MAX, INT64_MAX};
-    int wins[EP_WAY_COUNT] = {0}, needed = WINS;
-    for (int round = 0; wins[EP_WAY_KERNEL] < needed && wins[EP_WAY_ONEDNN] < needed; round++) {
-        int64_t ns[EP_WAY_COUNT]; /* the first round warms up */
+    ep_trial trial = {0};
+    int64_t ns[EP_WAY_COUNT] = {0}, taken;
+    do {
+        taken = switches();
+        ep_tuned_way first = ep_trial_first(&trial);
         for (int w = 0; w < EP_WAY_COUNT; w++) {
+            ep_tuned_way way = w == 0 ? first : (ep_tuned_way)(EP_WAY_ONEDNN - first);
             int64_t t = ep_clock_ns();
-            EP_TRY(ways[w](b, &part, err));
-            ns[w] = ep_clock_ns() - t;
-            if (round && ns[w] < best[w]) best[w] = ns[w];
+            EP_TRY(run_way(b, &part, way, err));
+            ns[way] = ep_clock_ns() - t;
         }
-        if (round == 1 && ns[0] + ns[1] < SHORT_NS) needed = SHORT_WINS;
-        if (round) wins[gains(ns) ? EP_WAY_ONEDNN : EP_WAY_KERNEL]++;
-    }
-    c->made = true;
-    c->m = part.m;
-    for (int w = 0; w < EP_WAY_COUNT; w++) c->us[w] = (double)best[w] * 1e-3;
-    c->way = wins[EP_WAY_ONEDNN] == needed && gains(best) ? EP_WAY_ONEDNN : EP_WAY_KERNEL;
+        taken = switches() - taken;
+    } while (!ep_trial_add(&trial, ns, taken));
+    *c = (ep_tuned_choice){
+        .made = true, .way = ep_trial_winner(&trial), .m = part.m, .doubtful = trial.doubtful, .trials = c->trials + 1};
+    for (int w = 0; w < EP_WAY_COUNT; w++) c->us[w] = (double)trial.best_ns[w] * 1e-3;
     return EP_OK;
+}
+
+/* Where there is no choice for this call, our kernel. */
+static bool may_choose(const ep_tuned_call *call) {
+    const ep_packed *w = call->weights;
+    bool stored = w->pair && call->rounding == EP_ROUNDING_FEWEST && call->dtype != EP_DTYPE_F32;
+    bool in_place = call->out == call->x || call->out == call->residual;
+    return !call->hook && !call->x_packed && !call->out_packed && call->dtype == w->dtype && !stored && !in_place;
 }
 
 ep_status ep_cpu_tuned(ep_backend *b, const ep_tuned_call *call, ep_error *err) {
     ep_cpu_state *s = ep_cpu_of(b);
     if (!s->tuned) EP_TRY(ep_tuned_scratch_create(err, &s->tuned));
     const ep_packed *w = call->weights;
-    bool stored = w && w->pair && call->rounding == EP_ROUNDING_FEWEST && call->dtype != EP_DTYPE_F32;
-    bool in_place = call->out == call->x || call->out == call->residual;
-    if (!w || !w->choices || call->hook || call->x_packed || call->out_packed || call->m < 1 ||
-        call->dtype != w->dtype || stored || in_place)
-        return run_kernel(b, call, err);
+    if (!w || !w->choices || call->m < 1) return run_kernel(b, call, err);
     ep_tuned_choice *c = &w->choices[class_of(call->m)];
-    if (!c->made && !ep_probe_get()) EP_TRY(measure(b, call, c, err));
-    return c->way == EP_WAY_ONEDNN ? run_onednn(b, call, err) : run_kernel(b, call, err);
+    bool chooses = may_choose(call), recorded = ep_probe_get() != NULL;
+    if (chooses && !recorded && (!c->made || c->again)) EP_TRY(measure(b, call, c, err));
+    ep_tuned_way way = chooses ? c->way : EP_WAY_KERNEL;
+    if (recorded || call->hook || way != c->way || !ep_watch_due(c)) return run_way(b, call, way, err);
+    int64_t t = ep_clock_ns();
+    EP_TRY(run_way(b, call, way, err));
+    ep_watch_note(c, call->m, ep_clock_ns() - t);
+    return EP_OK;
 }
 
-/* Our kernel is the way already, so that a call measures nothing. */
-static bool is_kernel(const ep_packed *p, int64_t m) {
+/* Our kernel is the way, and the next call measures nothing. */
+static bool stays_kernel(const ep_packed *p, int64_t m) {
     if (!p->choices) return true;
     const ep_tuned_choice *c = &p->choices[class_of(m)];
-    return c->made && c->way == EP_WAY_KERNEL;
+    return c->made && c->way == EP_WAY_KERNEL && (!c->again || ep_probe_get());
 }
 
 ep_tuned_pair ep_tuned_pair_way(const ep_packed *p, int64_t m) {
-    if (is_kernel(p, m)) return EP_TUNED_FUSED;
-    return p->choices[class_of(m)].made ? EP_TUNED_APART : EP_TUNED_UNDECIDED;
+    const ep_tuned_choice *c = p->choices ? &p->choices[class_of(m)] : NULL;
+    if (c && !c->made) return EP_TUNED_UNDECIDED;
+    return c && c->way == EP_WAY_ONEDNN ? EP_TUNED_APART : EP_TUNED_FUSED;
 }
 
 size_t ep_tuned_hand_bytes(const ep_packed *first, const ep_packed *next, int64_t m) {
-    return is_kernel(first, m) && is_kernel(next, m) ? ep_tuned_packed_x_bytes(first, next, m) : 0;
+    return stays_kernel(first, m) && stays_kernel(next, m) ? ep_tuned_packed_x_bytes(first, next, m) : 0;
 }
 
 size_t ep_tuned_choice_text(const ep_packed *p, char *out, size_t size) {
@@ -161,9 +170,9 @@ size_t ep_tuned_choice_text(const ep_packed *p, char *out, size_t size) {
         bool onednn = k->way == EP_WAY_ONEDNN;
         char rows[32] = "";
         if (k->m == ROWS) snprintf(rows, sizeof rows, " for %d rows", ROWS);
-        int n = snprintf(out + at, size - at, "M %s %lld: %s, %.1f us%s; %s %.1f us\n", last ? "beyond" : "up to",
+        int n = snprintf(out + at, size - at, "M %s %lld: %s, %.1f us%s; %s %.1f us%s\n", last ? "beyond" : "up to",
                          1LL << (c - last), onednn ? "oneDNN, plain weights" : "our kernel", k->us[k->way], rows,
-                         onednn ? "our kernel" : "oneDNN", k->us[!onednn]);
+                         onednn ? "our kernel" : "oneDNN", k->us[!onednn], k->doubtful ? " (beside other work)" : "");
         at += n > 0 ? (size_t)n : 0;
     }
     return at < size ? at : size ? size - 1 : 0;

@@ -183,6 +183,26 @@ static void test_times(void **state) {
     assert_int_equal(unknown.regime, EP_REGIME_UNKNOWN);
 }
 
+/* A guess that leaves ways open begins at the bound of the one that has the least: 2 or 3 kernels move less than 5. */
+static void test_never_below_what_is_possible(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {{1, 8, 16}, {4, 64, 128}, {1, 768, 3072}, {8192, 768, 3072}, {3, 1, 2}};
+    for (int i = 0; i < 5 * 3 * EP_MODE_COUNT; i++) {
+        ep_block_request q = article((ep_block_kind)(i % 3), (ep_mode)(i / 3 % EP_MODE_COUNT));
+        const int64_t *s = sizes[i / 3 / EP_MODE_COUNT];
+        q.batch = 1, q.seq = s[0], q.dim = s[1], q.hidden = q.kind == EP_BLOCK_LINEAR ? 0 : s[2];
+        ep_prediction p = predict(q);
+        assert_true(p.bound.us > 0 && p.low_us >= p.bound.us && p.low_us < p.high_us);
+    }
+    ep_block_request q = article(EP_BLOCK_GATED, EP_MODE_COMPILED);
+    q.batch = 1, q.seq = 4, q.dim = 64, q.hidden = 128;
+    double open = predict(q).bound.us;
+    q.answer = EP_ANSWER_EPILOGUE;
+    assert_true(open == predict(q).bound.us);
+    q.answer = EP_ANSWER_EAGER;
+    assert_true(open < predict(q).bound.us);
+}
+
 static void test_edges(void **state) {
     (void)state;
     ep_error err = {0};
@@ -230,9 +250,14 @@ static void test_text(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts),     cmocka_unit_test(test_ways),
-                                       cmocka_unit_test(test_tuned_pair), cmocka_unit_test(test_packed),
-                                       cmocka_unit_test(test_work),       cmocka_unit_test(test_times),
-                                       cmocka_unit_test(test_edges),      cmocka_unit_test(test_text)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts),
+                                       cmocka_unit_test(test_ways),
+                                       cmocka_unit_test(test_tuned_pair),
+                                       cmocka_unit_test(test_packed),
+                                       cmocka_unit_test(test_work),
+                                       cmocka_unit_test(test_times),
+                                       cmocka_unit_test(test_never_below_what_is_possible),
+                                       cmocka_unit_test(test_edges),
+                                       cmocka_unit_test(test_text)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

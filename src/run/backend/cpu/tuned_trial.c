@@ -1,0 +1,59 @@
+/* The rules of a trial: a round that the system disturbed does not count as long as there may be better ones, and a
+ * choice whose calls run quite unlike its trial is tried again, a few times at most. */
+#include "tuned_trial.h"
+
+enum {
+    WINS = 3,       /* rounds a way must win, */
+    SHORT_WINS = 9, /* and where a round is shorter than */
+    SHORT_NS = 1000000,
+    GAIN_PERCENT = 5,        /* what oneDNN must gain: our kernel's bits are the same everywhere, its are not */
+    FREE_NS = 50000000,      /* a quiet system takes a core away about so often, for work of its own */
+    PATIENCE = 16,           /* disturbed rounds that are not counted: */
+    PATIENCE_NS = 300000000, /* so many, of so much time together */
+    EVERY = 16,              /* calls from one that is timed to the next */
+    WINDOW = 8,              /* timed calls that are judged by their best */
+    MOST_TRIALS = 4
+};
+/* Calls' best by the trial's best. A machine's clock moves by a third by itself. */
+static const double far_worse = 1.5, far_better = 0.6;
+
+ep_tuned_way ep_trial_first(const ep_trial *t) {
+    return t->rounds % 2 ? EP_WAY_ONEDNN : EP_WAY_KERNEL;
+}
+
+static bool gains(const int64_t *ns) {
+    return ns[EP_WAY_ONEDNN] < ns[EP_WAY_KERNEL] / 100 * (100 - GAIN_PERCENT);
+}
+
+bool ep_trial_add(ep_trial *t, const int64_t ns[EP_WAY_COUNT], int64_t switches) {
+    int64_t all = 0;
+    for (int w = 0; w < EP_WAY_COUNT; w++) all += ns[w];
+    if (t->rounds++ == 0) return false;
+    if (!t->needed) t->needed = all < SHORT_NS ? SHORT_WINS : WINS;
+    for (int w = 0; w < EP_WAY_COUNT; w++)
+        if (!t->best_ns[w] || ns[w] < t->best_ns[w]) t->best_ns[w] = ns[w];
+    if (switches > all / FREE_NS) {
+        t->doubtful = t->disturbed >= PATIENCE || t->lost_ns >= PATIENCE_NS;
+        t->disturbed++;
+        t->lost_ns += all;
+        if (!t->doubtful) return false;
+    }
+    return ++t->wins[gains(ns) ? EP_WAY_ONEDNN : EP_WAY_KERNEL] >= t->needed;
+}
+
+/* oneDNN's fastest run must be ahead as well. */
+ep_tuned_way ep_trial_winner(const ep_trial *t) {
+    return t->wins[EP_WAY_ONEDNN] > t->wins[EP_WAY_KERNEL] && gains(t->best_ns) ? EP_WAY_ONEDNN : EP_WAY_KERNEL;
+}
+
+bool ep_watch_due(ep_tuned_choice *c) {
+    return c->m > 0 && c->trials < MOST_TRIALS && ++c->calls % EVERY == 0;
+}
+
+void ep_watch_note(ep_tuned_choice *c, int64_t m, int64_t ns) {
+    double more = m > c->m ? (double)m / (double)c->m : 1, pace = (double)ns * 1e-3 / (c->us[c->way] * more);
+    if (!c->seen++ || pace < c->least_pace) c->least_pace = pace;
+    if (c->seen < WINDOW) return;
+    c->seen = 0;
+    c->again = c->doubtful || c->least_pace > far_worse || c->least_pace < far_better;
+}
