@@ -150,19 +150,16 @@ static void choose_blocks(job *j) {
  * stored, or 32 values widened to f32. */
 static void put_x(const job *j, char *dst, const char *src, int64_t k) {
     const ep_tuned_call *call = j->call;
-    int64_t size = (int64_t)ep_dtype_size(call->dtype);
-    if (j->row->a_bytes < 128) {
-        memset(dst, 0, 64);
-        for (int64_t i = 0; i < min64(k, j->row->chunk_k); i++)
-            memcpy(dst + i * size, src + i * call->x_col * size, (size_t)size);
-        return;
-    }
-    float *f = (float *)(void *)dst;
-    for (int64_t i = 0; i < 32; i++) {
-        uint16_t v = 0;
-        if (i < k) memcpy(&v, src + i * call->x_col * 2, 2);
-        f[i] = call->dtype == EP_DTYPE_BF16 ? ep_bf16_to_f32(v) : ep_f16_to_f32(v);
-    }
+    int64_t size = (int64_t)ep_dtype_size(call->dtype), now = min64(k, j->row->chunk_k);
+    char line[64] = {0};
+    if (call->x_col == 1)
+        memcpy(line, src, (size_t)(max64(now, 0) * size));
+    else
+        for (int64_t i = 0; i < now; i++) memcpy(line + i * size, src + i * call->x_col * size, (size_t)size);
+    if (j->row->widen)
+        j->row->widen(1, line, (float *)(void *)dst, 32);
+    else
+        memcpy(dst, line, sizeof line);
 }
 
 static void pack_x(const job *j, int64_t m0, int64_t rows, int64_t chunk0, int64_t chunks, char *dst) {

@@ -21,6 +21,10 @@ ep_tuned_way ep_trial_first(const ep_trial *t) {
     return t->rounds % 2 ? EP_WAY_ONEDNN : EP_WAY_KERNEL;
 }
 
+bool ep_trial_is_short(const ep_trial *t) {
+    return t->needed == SHORT_WINS;
+}
+
 static bool gains(const int64_t *ns) {
     return ns[EP_WAY_ONEDNN] < ns[EP_WAY_KERNEL] / 100 * (100 - GAIN_PERCENT);
 }

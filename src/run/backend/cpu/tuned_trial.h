@@ -15,6 +15,8 @@ typedef struct ep_trial {
 
 /* Who runs first in the next round: what the one leaves in the caches must not always help the other. */
 ep_tuned_way ep_trial_first(const ep_trial *t);
+/* Each way is to run once untimed before: its call finds in the caches what the call before it left, not the other way. */
+bool ep_trial_is_short(const ep_trial *t);
 /* A round's times, and how often the system took a core from one of the process's threads meanwhile. True: it is decided. */
 bool ep_trial_add(ep_trial *t, const int64_t ns[EP_WAY_COUNT], int64_t switches);
 ep_tuned_way ep_trial_winner(const ep_trial *t);

@@ -39,6 +39,7 @@ static void the_faster_one_wins(void **state) {
         ep_trial t = run((machine){rows[i].kernel, rows[i].onednn, 0}, &spent);
         assert_int_equal(ep_trial_winner(&t), rows[i].way);
         assert_false(t.doubtful);
+        assert_int_equal(ep_trial_is_short(&t), rows[i].kernel < MS);
         assert_int_equal(t.best_ns[EP_WAY_ONEDNN], rows[i].onednn);
         assert_int_equal(t.rounds, 1 + (rows[i].kernel + rows[i].onednn < MS ? 9 : 3)); /* one warms up */
     }
