@@ -33,9 +33,9 @@ int cmd_list(int argc, char **argv) {
     ep_trace *trace = NULL;
     ep_report *report = NULL;
     choice.keep_args = write != NULL;
-    choice.region = write ? region : NULL; /* a list shows the ops in it, a cut what else belongs to it, too */
-    if (choice.window && (region || choice.step >= 0)) return epi_bad("a cut is by --window, --step or --region: one");
+    choice.region = region;
     code = check_choice(&choice);
+    choice.region = write ? region : NULL; /* a list shows the ops in it, a cut what else belongs to it, too */
     if (code < 0) code = epi_keep("--write", write, path, 1);
     if (code >= 0) return code;
     if (read_trace(path[0], &choice, &err, &trace) != EP_OK) return epi_fail(path[0], &err);

@@ -29,6 +29,7 @@ static const char *read_time(const char *text, int64_t *ns) {
 int check_choice(read_choice *c) {
     if (c->step < 0 && c->step != NO_STEP) return epi_bad("--step is 0 or more, not %lld", (long long)c->step);
     if (!c->window) return -1;
+    if (c->region || c->step != NO_STEP) return epi_bad("--window can't be joined with --step or --region");
     const char *p = read_time(c->window, &c->from_ns);
     if (!p || *p != ':' || !(p = read_time(p + 1, &c->to_ns)) || *p)
         return epi_bad("--window wants A:B, two times like 0:500 or 2ms:5ms, not '%s'", c->window);

@@ -57,7 +57,7 @@ typedef struct ep_read_options {
     int64_t window_start_ns, window_end_ns; /* both 0: all. Relative to the trace's first span event */
     int64_t step;                           /* with use_step: keep ProfilerStep#N */
     bool use_step;
-    const char *region; /* keep events inside regions of this name (glob) */
+    const char *region; /* keep events inside regions of this name (glob); with use_step, of those that start in it */
     bool keep_args;     /* keep every args object whole (needed to write the trace again) */
     void (*progress)(void *user, int64_t done, int64_t total);
     void *progress_user;

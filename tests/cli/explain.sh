@@ -36,6 +36,7 @@ eager=$traces/shared/article/mlp_eager.json
 has "5 launches, 5 kernels" --step 3 "$eager"
 has "15 launches, 15 kernels" --region mlp_fwd "$eager"
 has "5 launches" --window 0:470 "$eager"
+has "5 launches, 5 kernels" --region mlp_fwd --step 3 "$eager"
 # a kernel whose times were never filled in does not move the window's origin by decades
 has "2 launches" --window 0:15 "$traces/small/lost_kernels_absolute.json"
 has "1 kernel" --window 0:15 "$traces/small/lost_kernels.json"
@@ -58,6 +59,10 @@ bad "$tmp/lfs.json"
 : >"$tmp/empty.json"
 bad "$tmp/empty.json"
 bad --window 5:1 "$traces/explain/rank0.json"
+bad --window 10s:20s "$eager"
+grep -q "the trace ends after" "$tmp/err" || fail "a window behind the trace: $(cat "$tmp/err")"
+bad --window 0:5 --region mlp_fwd "$eager"
+bad --step 33 --region mlp_fwd "$eager"
 bad --window x "$traces/explain/rank0.json"
 bad --machine "$tmp/no.machine" "$traces/explain/rank0.json"
 bad --nothing

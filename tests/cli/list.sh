@@ -65,6 +65,7 @@ grep -q "no region is named 'ProfilerStep#9'; there are ProfilerStep#0" "$out/st
 run 2 "$epi" list "$traces/small/steps.json" --level -1
 run 2 "$epi" list "$traces/small/steps.json" --step -1
 run 2 "$epi" list "$traces/small/steps.json" --region nosuch
+grep -q "there are ProfilerStep#0, ProfilerStep#1" "$out/stderr" || fail "no word on the regions there are" "$out/stderr"
 # A cut as a trace of its own: the same ops again.
 run 0 "$epi" list "$traces/shared/article/mlp_eager.json" --step 3 --write "$out/cut.json.gz"
 run 0 "$epi" list "$out/cut.json.gz" --json --kernels

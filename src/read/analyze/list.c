@@ -1,4 +1,5 @@
 /* Ops in time order at one level of nesting: the dispatch of a trace as text, without the redispatch inside each op. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,13 @@
 #include "base/sort.h"
 #include "facts.h"
 #include "result.h"
+
+/* An instance of a region asked for. By start within a pid; `end` and `event` are of the one that ends last up to here,
+ * `other_end` is the end of the one that ends last apart from it. */
+typedef struct region_span {
+    uint32_t pid, event;
+    int64_t start, end, other_end;
+} region_span;
 
 typedef struct lister {
     const ep_trace *t;
@@ -18,6 +26,8 @@ typedef struct lister {
     uint8_t *outer;  /* there are ops in it */
     uint32_t *rows;  /* what is listed, in time order */
     size_t count, cap;
+    region_span *spans; /* with a region: where it runs */
+    size_t span_count, span_cap;
     ep_text text;
     ep_json_out json;
     uint32_t threads[16]; /* lanes in the order they come up */
@@ -49,26 +59,70 @@ static void find_depths(lister *l) {
     }
 }
 
-static bool has_region(const lister *l) {
-    for (size_t r = 0; r < l->f->region_count; r++)
-        if (ep_glob(l->o->region, l->f->regions[r].name)) return true;
-    return false;
+static int by_pid_and_start(const void *a, const void *b) {
+    const region_span *x = a, *y = b;
+    if (x->pid != y->pid) return x->pid < y->pid ? -1 : 1;
+    if (x->start != y->start) return x->start < y->start ? -1 : 1;
+    return (x->event > y->event) - (x->event < y->event);
 }
 
-static bool in_region(const lister *l, uint32_t row) {
-    if (!l->o->region) return true;
+static ep_status no_region(const lister *l, ep_error *err) {
+    char names[200] = "";
+    size_t n = 0;
+    for (size_t r = 0; r < l->f->region_count && r < 8; r++) {
+        const char *name = l->f->regions[r].name;
+        if (n + strlen(name) + 3 > sizeof names) break;
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", name);
+    }
+    return ep_fail(err, EP_ERROR_NOT_FOUND, "no region is named '%s'%s%s", l->o->region,
+                   n ? "; there are " : " and the trace has no regions at all", names);
+}
+
+static ep_status find_spans(lister *l, ep_error *err) {
     const ep_trace *t = l->t;
     for (size_t r = 0; r < l->f->region_count; r++) {
         const ep_region_fact *region = &l->f->regions[r];
         if (!ep_glob(l->o->region, region->name)) continue;
         for (uint32_t i = region->first; i < region->first + region->count; i++) {
             uint32_t event = l->f->instances[i].event;
-            if (t->lanes[t->lane[event]].pid == t->lanes[t->lane[row]].pid && t->ts[row] >= t->ts[event] &&
-                t->ts[row] < t->ts[event] + t->dur[event] && row != event)
-                return true;
+            if (!ep_grow(&l->spans, &l->span_cap, l->span_count + 1, sizeof *l->spans))
+                return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for %u instances of a region", region->count);
+            l->spans[l->span_count++] = (region_span){t->lanes[t->lane[event]].pid, event, t->ts[event],
+                                                      t->ts[event] + t->dur[event], INT64_MIN};
         }
     }
-    return false;
+    if (!l->span_count) return no_region(l, err);
+    qsort(l->spans, l->span_count, sizeof *l->spans, by_pid_and_start);
+    for (size_t i = 1; i < l->span_count; i++) {
+        region_span *s = &l->spans[i], *before = s - 1;
+        if (before->pid != s->pid) continue;
+        if (before->end > s->end) {
+            s->other_end = before->other_end > s->end ? before->other_end : s->end;
+            s->end = before->end;
+            s->event = before->event;
+        } else {
+            s->other_end = before->end;
+        }
+    }
+    return EP_OK;
+}
+
+/* Starts the row in a region asked for? In files of 2021 a region is an op, and not in itself. */
+static bool in_region(const lister *l, uint32_t row) {
+    uint32_t pid = l->t->lanes[l->t->lane[row]].pid;
+    int64_t ts = l->t->ts[row];
+    if (!l->o->region) return true;
+    size_t low = 0, high = l->span_count;
+    while (low < high) { /* the first span behind (pid, ts) */
+        size_t mid = low + (high - low) / 2;
+        const region_span *s = &l->spans[mid];
+        if (s->pid < pid || (s->pid == pid && s->start <= ts))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    const region_span *s = low ? &l->spans[low - 1] : NULL;
+    return s && s->pid == pid && ts < (s->event == row ? s->other_end : s->end);
 }
 
 /* The ops of the level, and those above it that hold no op: together they cover everything once. */
@@ -242,9 +296,11 @@ ep_status ep_list(const ep_trace *trace, const ep_list_options *options, ep_erro
     lister l = {.t = trace, .o = options ? options : &plain};
     if (l.o->level < 0) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "a level is 0 or more, not %d", l.o->level);
     EP_TRY(ep_facts_create(trace, err, &l.f));
-    if (l.o->region && !has_region(&l)) {
+    ep_status found = l.o->region ? find_spans(&l, err) : EP_OK;
+    if (found != EP_OK) {
+        free(l.spans);
         ep_facts_destroy(l.f);
-        return ep_fail(err, EP_ERROR_NOT_FOUND, "no region is named '%s'", l.o->region);
+        return found;
     }
     l.place = calloc(trace->count + 1, sizeof *l.place);
     l.up = calloc(trace->count + 1, sizeof *l.up);
@@ -270,6 +326,7 @@ ep_status ep_list(const ep_trace *trace, const ep_list_options *options, ep_erro
     free(l.depth);
     free(l.outer);
     free(l.rows);
+    free(l.spans);
     if (!ok) {
         ep_report_destroy(report);
         return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for a list of %zu events", trace->count);

@@ -14,9 +14,7 @@ ep_status kineto_cut_begin(kineto_reader *r) {
     bool window = o && (o->window_start_ns || o->window_end_ns), region = o && (o->region || o->use_step);
     if (!window && !region) return EP_OK;
     if (window && region)
-        return ep_fail(r->err, EP_ERROR_INVALID_ARGUMENT, "a cut is by window or by step or region, not by both");
-    if (o->region && o->use_step)
-        return ep_fail(r->err, EP_ERROR_INVALID_ARGUMENT, "a cut is by step or by region, not by both");
+        return ep_fail(r->err, EP_ERROR_INVALID_ARGUMENT, "a cut is by window, or by step and region, not by both");
     if (window && o->window_end_ns <= o->window_start_ns)
         return ep_fail(r->err, EP_ERROR_INVALID_ARGUMENT,
                        "the window ends (%" PRId64 " ns) before it starts (%" PRId64 ")", o->window_end_ns,
@@ -29,8 +27,12 @@ ep_status kineto_cut_begin(kineto_reader *r) {
     return EP_OK;
 }
 
+static bool is_the_step(const kineto_cut *c, slice name) {
+    return name.n && strlen(c->step) == name.n && memcmp(c->step, name.s, name.n) == 0;
+}
+
 static bool name_matches(const kineto_cut *c, slice name) {
-    if (!c->region) return strlen(c->step) == name.n && memcmp(c->step, name.s, name.n) == 0;
+    if (!c->region) return is_the_step(c, name);
     char text[1024];
     if (name.n >= sizeof text) return false;
     memcpy(text, name.s, name.n);
@@ -52,6 +54,16 @@ static void note_name(kineto_cut *c, slice name) {
     ep_text_add(&c->names, text);
 }
 
+static void add_span(kineto_reader *r, kineto_spans *to) {
+    const raw_event *e = &r->raw;
+    uint32_t pid = ep_trace_string(r->trace, e->pid.s, e->pid.n);
+    if (pid == UINT32_MAX || !ep_grow(&to->list, &to->cap, to->count + 1, sizeof *to->list)) {
+        r->cut.no_memory = true;
+        return;
+    }
+    to->list[to->count++] = (kineto_span){pid, e->ts, e->ts + e->dur};
+}
+
 void kineto_cut_look(kineto_reader *r, ep_event_kind kind) {
     kineto_cut *c = &r->cut;
     const raw_event *e = &r->raw;
@@ -59,20 +71,21 @@ void kineto_cut_look(kineto_reader *r, ep_event_kind kind) {
     if (!span && !begin) return;
     if (ep_event_is_device_work((uint8_t)kind) && e->ts == 0 && e->dur == 0) {
         c->origin = true;
-    } else if (kind != EP_EVENT_PROFILER && (!c->any || e->ts < c->first)) {
-        c->first = e->ts;
+    } else if (kind != EP_EVENT_PROFILER) {
+        int64_t end = e->ts + (span ? e->dur : 0);
+        if (!c->any || e->ts < c->first) c->first = e->ts;
+        if (!c->any || end > c->last) c->last = end;
         c->any = true;
     }
     if (!span) return;
     /* In files of 2021 annotations are operators: there the name alone decides. */
     if (c->mode != CUT_REGION || (kind != EP_EVENT_REGION && kind != EP_EVENT_OP)) return;
-    if (!name_matches(c, e->name)) {
-        if (kind == EP_EVENT_REGION || is_step(e->name)) note_name(c, e->name);
-        return;
-    }
-    uint32_t pid = ep_trace_string(r->trace, e->pid.s, e->pid.n);
-    if (pid == UINT32_MAX || !ep_grow(&c->spans, &c->cap, c->count + 1, sizeof *c->spans)) return;
-    c->spans[c->count++] = (kineto_span){pid, e->ts, e->ts + e->dur};
+    bool both = c->region && *c->step;
+    if (both && is_the_step(c, e->name)) add_span(r, &c->steps);
+    if (name_matches(c, e->name))
+        add_span(r, &c->instances);
+    else if (kind == EP_EVENT_REGION || is_step(e->name))
+        note_name(c, e->name);
 }
 
 static int span_order(const void *a, const void *b) {
@@ -82,50 +95,77 @@ static int span_order(const void *a, const void *b) {
 }
 
 /* Sorts the instances and joins those that overlap, so that one search answers. */
-static void join_spans(kineto_cut *c) {
-    qsort(c->spans, c->count, sizeof *c->spans, span_order);
+static void join_spans(kineto_spans *s) {
+    if (s->count) qsort(s->list, s->count, sizeof *s->list, span_order);
     size_t n = 0;
-    for (size_t i = 0; i < c->count; i++) {
-        kineto_span *last = n ? &c->spans[n - 1] : NULL;
-        if (last && last->pid == c->spans[i].pid && c->spans[i].start <= last->end) {
-            if (c->spans[i].end > last->end) last->end = c->spans[i].end;
+    for (size_t i = 0; i < s->count; i++) {
+        kineto_span *last = n ? &s->list[n - 1] : NULL;
+        if (last && last->pid == s->list[i].pid && s->list[i].start <= last->end) {
+            if (s->list[i].end > last->end) last->end = s->list[i].end;
         } else {
-            c->spans[n++] = c->spans[i];
+            s->list[n++] = s->list[i];
         }
     }
-    c->count = n;
+    s->count = n;
+}
+
+static bool in_spans(const kineto_spans *s, uint32_t pid, int64_t at) {
+    size_t lo = 0, hi = s->count;
+    while (lo < hi) { /* the first span behind (pid, at) */
+        size_t mid = lo + (hi - lo) / 2;
+        const kineto_span *span = &s->list[mid];
+        if (span->pid < pid || (span->pid == pid && span->start <= at))
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo && s->list[lo - 1].pid == pid && at < s->list[lo - 1].end;
+}
+
+/* A step and a region: the instances that start in the step. */
+static ep_status keep_in_step(kineto_reader *r) {
+    kineto_cut *c = &r->cut;
+    size_t n = 0;
+    if (!c->steps.count)
+        return ep_fail(r->err, EP_ERROR_NOT_FOUND, "no region is named '%s'%s%s", c->step,
+                       c->names_count ? "; there are " : "", c->names_count ? ep_text_str(&c->names) : "");
+    join_spans(&c->steps);
+    for (size_t i = 0; i < c->instances.count; i++)
+        if (in_spans(&c->steps, c->instances.list[i].pid, c->instances.list[i].start))
+            c->instances.list[n++] = c->instances.list[i];
+    if (c->instances.count && !n)
+        return ep_fail(r->err, EP_ERROR_NOT_FOUND, "none of the %zu regions named '%s' starts in %s",
+                       c->instances.count, c->region, c->step);
+    c->instances.count = n;
+    return EP_OK;
+}
+
+static ep_status found_window(kineto_reader *r) {
+    kineto_cut *c = &r->cut;
+    if (!c->any && !c->origin)
+        return ep_fail(r->err, EP_ERROR_NOT_FOUND, "the trace has no span events to cut a window from");
+    c->first = kineto_first_start(c->any, c->first, c->origin);
+    c->start = c->first + r->options->window_start_ns;
+    c->end = c->first + r->options->window_end_ns;
+    if (c->any && c->start > c->last)
+        return ep_fail(r->err, EP_ERROR_NOT_FOUND,
+                       "the window begins %.3f us after the trace's start, the trace ends after %.3f us",
+                       (double)r->options->window_start_ns * 1e-3, (double)(c->last - c->first) * 1e-3);
+    return EP_OK;
 }
 
 ep_status kineto_cut_found(kineto_reader *r) {
     kineto_cut *c = &r->cut;
     c->looking = false;
-    if (c->mode == CUT_WINDOW) {
-        if (!c->any && !c->origin)
-            return ep_fail(r->err, EP_ERROR_NOT_FOUND, "the trace has no span events to cut a window from");
-        c->first = kineto_first_start(c->any, c->first, c->origin);
-        c->start = c->first + r->options->window_start_ns;
-        c->end = c->first + r->options->window_end_ns;
-        return EP_OK;
-    }
-    if (!c->count)
+    if (c->no_memory) return ep_fail(r->err, EP_ERROR_OUT_OF_MEMORY, "no memory for a region's instances");
+    if (c->mode == CUT_WINDOW) return found_window(r);
+    if (c->region && *c->step) EP_TRY(keep_in_step(r));
+    if (!c->instances.count)
         return ep_fail(r->err, EP_ERROR_NOT_FOUND, "no region is named '%s'%s%s", c->region ? c->region : c->step,
                        c->names_count ? "; there are " : " and the trace has no regions at all",
                        c->names_count ? ep_text_str(&c->names) : "");
-    join_spans(c);
+    join_spans(&c->instances);
     return EP_OK;
-}
-
-static bool in_region(const kineto_cut *c, uint32_t pid, int64_t at) {
-    size_t lo = 0, hi = c->count;
-    while (lo < hi) { /* the first span behind (pid, at) */
-        size_t mid = lo + (hi - lo) / 2;
-        const kineto_span *s = &c->spans[mid];
-        if (s->pid < pid || (s->pid == pid && s->start <= at))
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo && c->spans[lo - 1].pid == pid && at < c->spans[lo - 1].end;
 }
 
 bool kineto_cut_wants(const kineto_reader *r, ep_event_kind kind, uint32_t pid) {
@@ -139,8 +179,9 @@ bool kineto_cut_wants(const kineto_reader *r, ep_event_kind kind, uint32_t pid) 
     }
     /* By launch, which may stand anywhere in the file: kept for now. */
     if (ep_event_is_device_work((uint8_t)kind) || kind == EP_EVENT_SYNC) return e->correlation != 0;
-    if (kind == EP_EVENT_DEVICE_REGION) return name_matches(c, e->name);
-    return in_region(c, pid, e->ts);
+    /* A region's copy on the device does not tell which step it is of. */
+    if (kind == EP_EVENT_DEVICE_REGION) return !(c->region && *c->step) && name_matches(c, e->name);
+    return in_spans(&c->instances, pid, e->ts);
 }
 
 static int u64_order(const void *a, const void *b) {
@@ -175,6 +216,7 @@ ep_status kineto_cut_finish(kineto_reader *r) {
 }
 
 void kineto_cut_free(kineto_cut *c) {
-    free(c->spans);
+    free(c->instances.list);
+    free(c->steps.list);
     ep_text_free(&c->names);
 }

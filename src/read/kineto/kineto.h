@@ -75,17 +75,23 @@ typedef struct kineto_span {
 
 typedef enum cut_mode { CUT_NONE, CUT_WINDOW, CUT_REGION } cut_mode;
 
+typedef struct kineto_spans {
+    kineto_span *list;
+    size_t count, cap;
+} kineto_spans;
+
 typedef struct kineto_cut {
     cut_mode mode;
-    bool looking;       /* the first pass: finding out where the part lies */
-    char step[40];      /* "ProfilerStep#3", or "" */
-    const char *region; /* glob, or NULL */
-    bool any, origin;   /* a span was seen; device work without length at 0 was */
-    int64_t first;      /* earliest span's start, that work left out */
-    int64_t start, end; /* the window, in the file's time */
-    kineto_span *spans; /* the regions' instances */
-    size_t count, cap;
-    ep_text names; /* of other regions, for the message when nothing matched */
+    bool looking;           /* the first pass: finding out where the part lies */
+    bool no_memory;         /* in that pass */
+    char step[40];          /* "ProfilerStep#3", or "" */
+    const char *region;     /* glob, or NULL */
+    bool any, origin;       /* a span was seen; device work without length at 0 was */
+    int64_t first, last;    /* earliest span's start and the last one's end, that work left out */
+    int64_t start, end;     /* the window, in the file's time */
+    kineto_spans instances; /* of the region, or of the step where no region is asked for */
+    kineto_spans steps;     /* where both are */
+    ep_text names;          /* of other regions, for the message when nothing matched */
     int names_count;
 } kineto_cut;
 
