@@ -144,6 +144,7 @@ typedef struct ep_study {
     size_t regime_count, regime_cap;
     ep_compile_row *compiles;
     size_t compile_count, compile_cap;
+    int64_t lookups, lookups_without_code, first_without_code_ns; /* of compiled code; the first one that found none */
     ep_recompile_row *recompiles;
     size_t recompile_count, recompile_cap;
     ep_finding *findings;

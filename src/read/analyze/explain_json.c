@@ -424,6 +424,8 @@ static void compiles(const ep_study *s, out *o) {
         ep_json_end(o);
     }
     ep_json_end(o);
+    num(o, "lookups", s->lookups);
+    num(o, "lookups_without_code", s->lookups_without_code);
     begin_array(o, "recompiles");
     for (size_t i = 0; i < s->recompile_count; i++) {
         const ep_recompile_row *r = &s->recompiles[i];

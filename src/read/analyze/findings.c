@@ -329,6 +329,17 @@ static void compile_findings(ep_study *s) {
                                          ns ? ", in the compiler for " : "", ns ? US((double)ns * 1e-3) : "", r->name,
                                          r->detail ? ": " : "", r->detail ? r->detail : ""));
     }
+    if (s->lookups_without_code) {
+        bool one = s->lookups_without_code == 1;
+        ep_study_finding(s, "uncompiled", FIRST * 0.21,
+                         ep_study_printf(s,
+                                         "%s of %s look-ups for compiled code %s followed by none: %s op by op. "
+                                         "torch.compile gives up on a frame that was compiled too often "
+                                         "(recompile_limit) and does not say so; the first is at %s.",
+                                         COUNT(s->lookups_without_code), COUNT(s->lookups), one ? "is" : "are",
+                                         one ? "that call ran" : "those calls ran",
+                                         US((double)(s->first_without_code_ns - s->facts->span_start_ns) * 1e-3)));
+    }
     if (!s->compile_count || !isfinite(s->compiles[0].call_us)) return;
     const ep_compile_row *c = &s->compiles[0];
     bool lookup = isfinite(c->lookup_us), prologue = isfinite(c->prologue_us);

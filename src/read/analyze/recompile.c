@@ -58,29 +58,97 @@ static const char *region_around(const ep_study *s, uint32_t event) {
     return NULL;
 }
 
-static int64_t step_around(const ep_study *s, uint32_t event) {
-    const ep_trace *t = s->trace;
-    for (size_t r = 0; r < s->facts->region_count; r++) {
-        const ep_region_fact *f = &s->facts->regions[r];
-        int64_t step;
-        long long n;
-        if (sscanf(f->name, "ProfilerStep#%lld", &n) != 1) continue;
-        step = n;
-        for (uint32_t i = f->first; i < f->first + f->count; i++) {
-            uint32_t e = s->facts->instances[i].event;
-            if (t->ts[event] >= t->ts[e] && t->ts[event] < t->ts[e] + t->dur[e]) return step;
-        }
-    }
-    return -1;
-}
-
 /* "backend_compile_data: fn_name=..., compile_id=0/1": what the compiler notes inside its spans. */
 static bool compile_id(const char *name, int *frame, int *entry) {
     const char *id = strstr(name, "compile_id=");
     return id && strstr(name, "_data: ") && sscanf(id, "compile_id=%d/%d", frame, entry) == 2;
 }
 
-static bool add_recompile(ep_study *s, const char *kind, uint32_t event, const char *name, const char *detail) {
+/* A compiled frame: the costs of its calls, and its newest entry. */
+typedef struct frame {
+    int number;
+    size_t row;  /* in study.compiles */
+    size_t last; /* its newest entry */
+    parts call, lookup, prologue;
+    bool any_prologue;
+} frame;
+
+/* An entry that a call showed. */
+typedef struct entry {
+    int frame, number;
+    uint32_t dims, types; /* strings: of the first op inside that has sizes, or 0 */
+    uint32_t event;       /* its first call */
+    const char *detail;   /* of an entry behind another one of its frame, else NULL */
+} entry;
+
+/* A span of the compiler that lies in no other one. */
+typedef struct compilation {
+    uint32_t event;
+    int frame, number;  /* -1: not told */
+    bool behind;        /* a compiled region ran before it */
+    bool used;          /* its entry's first call was found */
+    bool again;         /* of an entry that was compiled before: its backward pass */
+    const char *detail; /* of the entry that it made */
+} compilation;
+
+typedef struct step_span {
+    int64_t start, end, step;
+} step_span;
+
+typedef struct seen {
+    frame *frames;
+    entry *entries;
+    compilation *compilations;
+    step_span *steps;
+    size_t frame_count, frame_cap, entry_count, entry_cap, compilation_count, compilation_cap, step_count, step_cap;
+    ep_intern frame_names, entry_names, made; /* id - 1 is the place in frames, entries, first_made */
+    size_t *first_made;                       /* the first compilation of that name */
+    size_t made_count, made_cap;
+    parts guards;
+    size_t own_row; /* 1 + the row of our own compilations, or 0 */
+    uint32_t lane;  /* of the newest compilation, and its end */
+    int64_t end;
+    double pending; /* a look-up whose region comes next, or NaN */
+    uint32_t pending_lane;
+    bool ran;
+} seen;
+
+static int by_start(const void *a, const void *b) {
+    const step_span *x = a, *y = b;
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static bool find_steps(const ep_study *s, seen *e) {
+    const ep_trace *t = s->trace;
+    for (size_t r = 0; r < s->facts->region_count; r++) {
+        const ep_region_fact *f = &s->facts->regions[r];
+        long long n;
+        if (sscanf(f->name, "ProfilerStep#%lld", &n) != 1) continue;
+        for (uint32_t i = f->first; i < f->first + f->count; i++) {
+            uint32_t event = s->facts->instances[i].event;
+            if (!ep_grow(&e->steps, &e->step_cap, e->step_count + 1, sizeof *e->steps)) return false;
+            e->steps[e->step_count++] = (step_span){t->ts[event], t->ts[event] + t->dur[event], n};
+        }
+    }
+    if (e->step_count) qsort(e->steps, e->step_count, sizeof *e->steps, by_start);
+    return true;
+}
+
+/* Steps follow one another: the last one that began before. */
+static int64_t step_around(const seen *e, int64_t ts) {
+    size_t low = 0, high = e->step_count;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (e->steps[mid].start <= ts)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low && ts < e->steps[low - 1].end ? e->steps[low - 1].step : -1;
+}
+
+static bool add_recompile(ep_study *s, const seen *e, const char *kind, uint32_t event, const char *name,
+                          const char *detail) {
     if (!ep_grow(&s->recompiles, &s->recompile_cap, s->recompile_count + 1, sizeof *s->recompiles)) return false;
     ep_recompile_row *r = &s->recompiles[s->recompile_count++];
     memset(r, 0, sizeof *r);
@@ -90,36 +158,16 @@ static bool add_recompile(ep_study *s, const char *kind, uint32_t event, const c
     r->detail = detail;
     r->ts_ns = s->trace->ts[event];
     r->dur_ns = s->trace->dur[event];
-    r->step = step_around(s, event);
+    r->step = step_around(e, s->trace->ts[event]);
     return true;
 }
 
-/* An entry that a call showed. */
-typedef struct entry {
-    int frame, number;
-    uint32_t dims;      /* string: sizes of the first op inside that has any, or 0 */
-    uint32_t event;     /* its first call */
-    const char *detail; /* of an entry behind another one of its frame, else NULL */
-    int64_t made;       /* the compilation that made it, or -1 */
-} entry;
-
-/* A span of the compiler that lies in no other one. */
-typedef struct compilation {
-    uint32_t event;
-    int frame, number; /* -1: not told */
-    bool behind;       /* a compiled region ran before it */
-    bool used;         /* its entry's first call was found */
-} compilation;
-
-typedef struct seen {
-    entry *list;
-    size_t count, cap;
-    compilation *compilations;
-    size_t compilation_count, compilation_cap;
-    uint32_t lane; /* of the newest compilation, and its end */
-    int64_t end;
-    bool ran;
-} seen;
+/* A small number from 1 on for a pair; one not seen before gets the next. UINT32_MAX: no memory. */
+static uint32_t id_of(ep_intern *names, int frame_number, int number) {
+    char key[32];
+    int n = snprintf(key, sizeof key, "%d/%d", frame_number, number);
+    return ep_intern_add(names, key, (size_t)n);
+}
 
 /* Is the event at this place inside the newest compilation? */
 static bool compiling(const ep_study *s, const seen *e, uint32_t event) {
@@ -131,15 +179,25 @@ static bool compile_span(ep_study *s, seen *e, uint32_t event) {
     if (compiling(s, e, event)) return true;
     if (!ep_grow(&e->compilations, &e->compilation_cap, e->compilation_count + 1, sizeof *e->compilations))
         return false;
-    e->compilations[e->compilation_count++] = (compilation){event, -1, -1, e->ran, false};
+    e->compilations[e->compilation_count++] = (compilation){event, -1, -1, e->ran, false, false, NULL};
     e->lane = t->lane[event];
     e->end = t->ts[event] + t->dur[event];
     return true;
 }
 
+/* The compiler's note of what the newest compilation makes. */
+static bool compile_note(seen *e, int frame_number, int number) {
+    compilation *newest = &e->compilations[e->compilation_count - 1];
+    if (newest->number >= 0) return true;
+    uint32_t id = id_of(&e->made, frame_number, number);
+    if (id == UINT32_MAX || !ep_grow(&e->first_made, &e->made_cap, id, sizeof *e->first_made)) return false;
+    newest->frame = frame_number, newest->number = number;
+    newest->again = id <= e->made_count;
+    if (!newest->again) e->first_made[e->made_count++] = e->compilation_count - 1;
+    return true;
+}
+
 static ep_compile_row *compile_row(ep_study *s, const char *name) {
-    for (size_t i = 0; i < s->compile_count; i++)
-        if (strcmp(s->compiles[i].name, name) == 0) return &s->compiles[i];
     if (!ep_grow(&s->compiles, &s->compile_cap, s->compile_count + 1, sizeof *s->compiles)) return NULL;
     ep_compile_row *r = &s->compiles[s->compile_count++];
     memset(r, 0, sizeof *r);
@@ -148,8 +206,19 @@ static ep_compile_row *compile_row(ep_study *s, const char *name) {
     return r;
 }
 
-/* Sizes of the first op in the span at order[at] that recorded any. */
-static uint32_t sizes_inside(const ep_study *s, size_t at) {
+/* The frame of this number; a new one gets a row. NULL: no memory. */
+static frame *frame_of(ep_study *s, seen *e, int number) {
+    uint32_t id = id_of(&e->frame_names, number, 0);
+    if (id == UINT32_MAX) return NULL;
+    if (id <= e->frame_count) return &e->frames[id - 1];
+    if (!ep_grow(&e->frames, &e->frame_cap, e->frame_count + 1, sizeof *e->frames)) return NULL;
+    if (!compile_row(s, ep_study_printf(s, "Torch-Compiled Region: %d", number))) return NULL;
+    e->frames[e->frame_count] = (frame){.number = number, .row = s->compile_count - 1, .last = SIZE_MAX};
+    return &e->frames[e->frame_count++];
+}
+
+/* The first op in the span at order[at] that recorded sizes, or EP_NO_INDEX. */
+static uint32_t sized_op_inside(const ep_study *s, size_t at) {
     const ep_trace *t = s->trace;
     const ep_links *l = s->facts->links;
     uint32_t span = l->order[at];
@@ -157,64 +226,79 @@ static uint32_t sizes_inside(const ep_study *s, size_t at) {
     for (size_t k = at + 1; k < l->order_count && t->lane[l->order[k]] == t->lane[span] && t->ts[l->order[k]] < end;
          k++) {
         uint32_t dims = t->infos[t->info[l->order[k]]].input_dims;
-        if (dims && strncmp(ep_trace_text(t, dims), "[[]", 3) != 0 && strlen(ep_trace_text(t, dims)) > 4) return dims;
+        if (dims && strncmp(ep_trace_text(t, dims), "[[]", 3) != 0 && strlen(ep_trace_text(t, dims)) > 4)
+            return l->order[k];
     }
-    return 0;
+    return EP_NO_INDEX;
+}
+
+/* What an entry's first call differs in from that of the frame's last one. */
+static const char *what_changed(ep_study *s, const entry *before, const entry *now) {
+    const ep_trace *t = s->trace;
+    bool sizes = before->dims && now->dims && before->dims != now->dims;
+    bool types = before->types && now->types && before->types != now->types;
+    ep_text text = {0};
+    ep_text_printf(&text, "entry %d of frame %d after entry %d", now->number, now->frame, before->number);
+    if (types)
+        ep_text_printf(&text, ": types %.150s became %.150s", ep_trace_text(t, before->types),
+                       ep_trace_text(t, now->types));
+    if (sizes)
+        ep_text_printf(&text, "%s sizes %.300s became %.300s", types ? "," : ":", ep_trace_text(t, before->dims),
+                       ep_trace_text(t, now->dims));
+    if (!types && !sizes) ep_text_add(&text, "; the trace does not say which guard failed");
+    const char *kept = ep_study_printf(s, "%s", ep_text_str(&text));
+    ep_text_free(&text);
+    return kept;
 }
 
 /* Counts a call of a compiled region; notes an entry not seen before, and what changed if the frame ran before. */
-static bool region_call(ep_study *s, seen *entries, size_t at, int frame, int number) {
-    bool known = false, frame_known = false;
-    uint32_t dims = 0;
-    int last = -1;
-    for (size_t i = 0; i < entries->count; i++) {
-        if (entries->list[i].frame != frame) continue;
-        frame_known = true;
-        last = entries->list[i].number;
-        dims = entries->list[i].dims;
-        known = known || entries->list[i].number == number;
-    }
-    const char *name = ep_study_printf(s, "Torch-Compiled Region: %d", frame);
-    ep_compile_row *r = compile_row(s, name);
-    if (!r) return false;
+static bool region_call(ep_study *s, seen *e, size_t at, int number, int entry_number) {
+    uint32_t event = s->facts->links->order[at];
+    double us = (double)s->trace->dur[event] * 1e-3;
+    frame *f = frame_of(s, e, number);
+    if (!f || !put(&f->call, us) || !put(&f->prologue, 0)) return false;
+    bool looked = !isnan(e->pending) && e->pending_lane == s->trace->lane[event];
+    if (looked && !put(&f->lookup, e->pending)) return false;
+    e->pending = NAN;
+    ep_compile_row *r = &s->compiles[f->row];
     r->calls++;
-    if (known) return true;
+    uint32_t id = id_of(&e->entry_names, number, entry_number);
+    if (id == UINT32_MAX) return false;
+    if (id <= e->entry_count) {
+        f->last = id - 1;
+        return true;
+    }
     r->entries++;
-    if (!ep_grow(&entries->list, &entries->cap, entries->count + 1, sizeof *entries->list)) return false;
-    uint32_t now = sizes_inside(s, at);
-    const char *detail = NULL;
-    if (frame_known && now && dims && now != dims)
-        detail = ep_study_printf(s, "entry %d of frame %d after entry %d: sizes %.300s became %.300s", number, frame,
-                                 last, ep_trace_text(s->trace, dims), ep_trace_text(s->trace, now));
-    else if (frame_known)
-        detail = ep_study_printf(s, "entry %d of frame %d after entry %d; the trace does not say which guard failed",
-                                 number, frame, last);
-    entries->list[entries->count++] = (entry){frame, number, now, s->facts->links->order[at], detail, -1};
+    if (!ep_grow(&e->entries, &e->entry_cap, e->entry_count + 1, sizeof *e->entries)) return false;
+    entry now = {.frame = number, .number = entry_number, .event = event};
+    uint32_t op = sized_op_inside(s, at);
+    if (op != EP_NO_INDEX) {
+        const ep_event_info *info = &s->trace->infos[s->trace->info[op]];
+        now.dims = info->input_dims, now.types = info->input_types;
+    }
+    if (f->last != SIZE_MAX) now.detail = what_changed(s, &e->entries[f->last], &now);
+    f->last = e->entry_count;
+    e->entries[e->entry_count++] = now;
     return true;
 }
 
 /* The compilation that made an entry: by its number, or, where the compiler did not note it, the last one before the
  * entry's first call. */
 static compilation *made_by(const ep_study *s, seen *e, const entry *x) {
+    uint32_t id = id_of(&e->made, x->frame, x->number);
+    if (id <= e->made_count) return &e->compilations[e->first_made[id - 1]];
     compilation *last = NULL;
     for (size_t i = 0; i < e->compilation_count; i++) {
         compilation *c = &e->compilations[i];
-        if (c->number >= 0 ? c->frame == x->frame && c->number == x->number
-                           : !c->used && s->trace->ts[c->event] <= s->trace->ts[x->event])
-            last = c;
-        if (last && last->number >= 0) break;
+        if (c->number < 0 && !c->used && s->trace->ts[c->event] <= s->trace->ts[x->event]) last = c;
     }
     return last;
 }
 
 /* Number N of a frame is a recompile if N > 0; a compilation without a number if something compiled ran before it. The
  * compilation of the backward pass has its forward's number and is none of its own. */
-static bool is_recompile(const seen *e, size_t at) {
-    const compilation *c = &e->compilations[at];
-    if (c->number < 0) return c->behind;
-    for (size_t i = 0; i < at; i++)
-        if (e->compilations[i].frame == c->frame && e->compilations[i].number == c->number) return false;
-    return c->number > 0;
+static bool is_recompile(const compilation *c) {
+    return c->number < 0 ? c->behind : c->number > 0 && !c->again;
 }
 
 static int by_time(const void *a, const void *b) {
@@ -223,103 +307,156 @@ static int by_time(const void *a, const void *b) {
 }
 
 static bool judge(ep_study *s, seen *e) {
-    for (size_t i = 0; i < e->count; i++) {
-        entry *x = &e->list[i];
+    for (size_t i = 0; i < e->entry_count; i++) {
+        entry *x = &e->entries[i];
         compilation *c = made_by(s, e, x);
-        if (c) c->used = true, x->made = c - e->compilations;
+        if (c) {
+            c->used = true;
+            if (x->detail) c->detail = x->detail;
+        }
         if (x->detail && (!c || (c->number < 0 && !c->behind)) &&
-            !add_recompile(s, "new entry", x->event, ep_study_name(s, x->event), x->detail))
+            !add_recompile(s, e, "new entry", x->event, ep_study_name(s, x->event), x->detail))
             return false;
     }
     for (size_t i = 0; i < e->compilation_count; i++) {
         const compilation *c = &e->compilations[i];
-        if (!is_recompile(e, i)) continue;
-        const char *name = ep_study_name(s, c->event), *detail = NULL;
+        if (!is_recompile(c)) continue;
+        const char *name = ep_study_name(s, c->event), *detail = c->detail;
         if (c->number >= 0) {
             name = ep_study_printf(s, "Torch-Compiled Region: %d/%d", c->frame, c->number);
-            detail = ep_study_printf(s, "entry %d of frame %d", c->number, c->frame);
+            if (!detail)
+                detail = ep_study_printf(s, "entry %d of frame %d%s", c->number, c->frame,
+                                         c->used ? "" : "; no call of it is in the trace");
         }
-        for (size_t k = 0; k < e->count; k++)
-            if (e->list[k].detail && e->list[k].made == (int64_t)i) detail = e->list[k].detail;
-        if (!add_recompile(s, "compile", c->event, name, detail)) return false;
+        if (!add_recompile(s, e, "compile", c->event, name, detail)) return false;
     }
     if (s->recompile_count) qsort(s->recompiles, s->recompile_count, sizeof *s->recompiles, by_time);
     return true;
 }
 
-typedef struct costs {
-    parts lookup, prologue, guards, call;
-} costs;
+static void sum_costs(ep_study *s, seen *e) {
+    double guards = median(&e->guards);
+    for (size_t i = 0; i < s->compile_count; i++) s->compiles[i].guard_us = guards;
+    for (size_t i = 0; i < e->frame_count; i++) {
+        frame *f = &e->frames[i];
+        ep_compile_row *r = &s->compiles[f->row];
+        r->call_us = median(&f->call);
+        r->lookup_us = median(&f->lookup);
+        if (f->any_prologue) r->prologue_us = median(&f->prologue);
+    }
+}
+
+static void free_seen(seen *e) {
+    for (size_t i = 0; i < e->frame_count; i++)
+        free(e->frames[i].call.values), free(e->frames[i].lookup.values), free(e->frames[i].prologue.values);
+    free(e->frames);
+    free(e->entries);
+    free(e->compilations);
+    free(e->steps);
+    free(e->first_made);
+    ep_intern_free(&e->frame_names);
+    ep_intern_free(&e->entry_names);
+    ep_intern_free(&e->made);
+    free(e->guards.values);
+}
 
 /* Does the name say anything about compiling? */
 static bool tells(const char *name) {
-    int frame, number;
-    return region_ids(name, &frame, &number) || starts(name, "TorchDynamo Cache Lookup") ||
+    int number, entry_number;
+    return region_ids(name, &number, &entry_number) || starts(name, "TorchDynamo Cache Lookup") ||
            strstr(name, "Runtime Wrapper Prologue") || starts(name, "Pregraph bytecode") || is_compile_span(name) ||
-           compile_id(name, &frame, &number);
+           compile_id(name, &number, &entry_number);
 }
 
-static bool host_event(ep_study *s, size_t at, seen *entries, costs *c) {
-    uint32_t i = s->facts->links->order[at];
-    const char *name = ep_study_name(s, i);
-    double us = (double)s->trace->dur[i] * 1e-3;
-    int frame, number;
-    if (region_ids(name, &frame, &number)) {
-        entries->ran = true;
-        return put(&c->call, us) && region_call(s, entries, at, frame, number);
+/* The look-up at order[at] found code, or something is compiled: the next event on its thread says so. */
+static bool found_code(const ep_study *s, size_t at) {
+    const ep_trace *t = s->trace;
+    const ep_links *l = s->facts->links;
+    uint32_t lookup = l->order[at];
+    int64_t end = t->ts[lookup] + t->dur[lookup];
+    for (size_t k = at + 1; k < l->order_count && t->lane[l->order[k]] == t->lane[lookup]; k++) {
+        if (t->ts[l->order[k]] < end) continue;
+        const char *name = ep_study_name(s, l->order[k]);
+        return tells(name) || strstr(name, "dynamo") != NULL;
     }
-    if (starts(name, "TorchDynamo Cache Lookup")) return put(&c->lookup, us);
-    if (strstr(name, "Runtime Wrapper Prologue") || starts(name, "Pregraph bytecode")) return put(&c->prologue, us);
-    if (is_compile_span(name)) return compile_span(s, entries, i);
-    if (compile_id(name, &frame, &number) && compiling(s, entries, i)) {
-        compilation *newest = &entries->compilations[entries->compilation_count - 1];
-        if (newest->number < 0) newest->frame = frame, newest->number = number;
+    return true; /* the trace ends here: who knows */
+}
+
+static bool lookup_event(ep_study *s, size_t at, seen *e) {
+    uint32_t i = s->facts->links->order[at];
+    s->lookups++;
+    if (!found_code(s, at)) {
+        s->lookups_without_code++;
+        if (s->lookups_without_code == 1) s->first_without_code_ns = s->trace->ts[i];
+    }
+    e->pending = (double)s->trace->dur[i] * 1e-3;
+    e->pending_lane = s->trace->lane[i];
+    return true;
+}
+
+/* What a compiled region does before its code runs: it counts for the innermost region around. */
+static bool prologue_event(ep_study *s, seen *e, uint32_t event) {
+    int number, entry_number;
+    for (uint32_t up = s->facts->links->parent[event]; up != EP_NO_INDEX; up = s->facts->links->parent[up]) {
+        if (!region_ids(ep_study_name(s, up), &number, &entry_number)) continue;
+        frame *f = frame_of(s, e, number);
+        if (!f) return false;
+        if (f->prologue.count) f->prologue.values[f->prologue.count - 1] += (double)s->trace->dur[event] * 1e-3;
+        f->any_prologue = true;
+        return true;
     }
     return true;
 }
 
+static bool host_event(ep_study *s, size_t at, seen *e) {
+    uint32_t i = s->facts->links->order[at];
+    const char *name = ep_study_name(s, i);
+    int number, entry_number;
+    if (region_ids(name, &number, &entry_number)) {
+        e->ran = true;
+        return region_call(s, e, at, number, entry_number);
+    }
+    if (starts(name, "TorchDynamo Cache Lookup")) return lookup_event(s, at, e);
+    if (strstr(name, "Runtime Wrapper Prologue") || starts(name, "Pregraph bytecode")) return prologue_event(s, e, i);
+    if (is_compile_span(name)) return compile_span(s, e, i);
+    if (compile_id(name, &number, &entry_number) && compiling(s, e, i)) return compile_note(e, number, entry_number);
+    return true;
+}
+
 /* Ours: a COMPILE span after the first is a recompile; its detail holds the guard and the shapes. */
-static bool our_event(ep_study *s, uint32_t i, costs *c, int64_t *compiles) {
+static bool our_event(ep_study *s, uint32_t i, seen *e) {
     const ep_event_info *info = &s->trace->infos[s->trace->info[i]];
     const char *name = ep_study_name(s, i), *detail = info->detail ? ep_trace_text(s->trace, info->detail) : NULL;
-    if (strstr(name, "guard")) return put(&c->guards, (double)s->trace->dur[i] * 1e-3);
+    if (strstr(name, "guard")) return put(&e->guards, (double)s->trace->dur[i] * 1e-3);
     if (!strstr(name, "compile")) return true;
-    ep_compile_row *r = compile_row(s, "compile");
-    if (!r) return false;
-    r->entries++;
-    return (*compiles)++ == 0 || add_recompile(s, "compile", i, name, detail);
+    bool first = e->own_row == 0;
+    if (first && !compile_row(s, "compile")) return false;
+    if (first) e->own_row = s->compile_count;
+    s->compiles[e->own_row - 1].entries++;
+    return first || add_recompile(s, e, "compile", i, name, detail);
 }
 
 ep_status ep_analyze_recompile(ep_study *s, ep_error *err) {
     (void)err;
     const ep_trace *t = s->trace;
     const ep_links *l = s->facts->links;
-    seen entries = {0};
-    costs c = {0};
-    bool ok = true;
-    int64_t compiles = 0;
+    seen e = {.pending = NAN};
     uint8_t *asked = calloc(t->strings.count + 1, 1); /* by string: 0 not looked at, 1 tells nothing, 2 tells */
     if (!asked) return EP_ERROR_OUT_OF_MEMORY;
+    bool ok = find_steps(s, &e);
     for (size_t k = 0; ok && k < l->order_count; k++) { /* in time order on each lane */
         uint32_t i = l->order[k];
         if (t->kind[i] == EP_EVENT_OP || t->kind[i] == EP_EVENT_REGION || t->kind[i] == EP_EVENT_OTHER_SPAN) {
             uint8_t *name = &asked[t->name[i]];
             if (*name == 0) *name = tells(ep_study_name(s, i)) ? 2 : 1;
-            if (*name == 2) ok = host_event(s, k, &entries, &c);
+            if (*name == 2) ok = host_event(s, k, &e);
         } else if (t->kind[i] == EP_EVENT_COMPILE) {
-            ok = our_event(s, i, &c, &compiles);
+            ok = our_event(s, i, &e);
         }
     }
     free(asked);
-    ok = ok && judge(s, &entries);
-    double lookup = median(&c.lookup), prologue = median(&c.prologue), call = median(&c.call),
-           guards = median(&c.guards);
-    for (size_t i = 0; i < s->compile_count; i++) {
-        ep_compile_row *r = &s->compiles[i];
-        r->lookup_us = lookup, r->prologue_us = prologue, r->call_us = call, r->guard_us = guards;
-    }
-    free(entries.list);
-    free(entries.compilations);
-    free(c.lookup.values), free(c.prologue.values), free(c.call.values), free(c.guards.values);
+    ok = ok && judge(s, &e);
+    if (ok) sum_costs(s, &e);
+    free_seen(&e);
     return ok ? EP_OK : EP_ERROR_OUT_OF_MEMORY;
 }

@@ -69,6 +69,7 @@ static void test_pictures(void **state) {
                                         "explain/recompiles",
                                         "explain/compile_spans",
                                         "explain/compile_spans_old",
+                                        "explain/graph_break",
                                         "explain/bias_not_fused",
                                         "explain/chain",
                                         "explain/residual",
