@@ -30,7 +30,7 @@ same <<'END'
     start us    host us kernels  device us  op
       24.054      7.992       0      0.000  aten::t
       34.051     38.460       1      2.720  aten::addmm
-      72.266                         2.720    nvjet_sm90_tst_...x2_h_bz_bias_TNT
+      72.266                         2.720    nvjet_sm90_tst_64x8_64..z_bias_TNT
 END
 
 # Another thread launches the backward: its lines stand where it started.

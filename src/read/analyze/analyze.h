@@ -84,6 +84,7 @@ typedef struct ep_regime_row {
     int64_t instances, kernels; /* kernels: of the median instance */
     double host_us, busy_us, window_us, gap_us, delay_us, longest_delay_us, sync_us, comm_us, profiler_low_us,
         profiler_high_us; /* of the median instance */
+    double all_host_us;   /* time in which any instance runs */
     double busy_share, largest_gap_us;
     ep_regime regime, without_profiler; /* as recorded; and with the profiler's largest cost taken off */
     const char *why;

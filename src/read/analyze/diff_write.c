@@ -12,27 +12,6 @@
 
 enum { ROWS = 40 };
 
-static void wrapped(ep_text *out, const char *head, const char *text, int width) {
-    int at = (int)strlen(head), indent = at;
-    ep_text_add(out, head);
-    for (const char *w = text; *w;) {
-        int n = (int)strcspn(w, " ");
-        if (at > indent && at + n + 1 > width) {
-            ep_text_char(out, '\n');
-            ep_text_pad(out, ' ', (size_t)indent);
-            at = indent;
-        } else if (w != text) {
-            ep_text_char(out, ' ');
-            at++;
-        }
-        ep_text_addn(out, w, (size_t)n);
-        at += n;
-        w += n;
-        while (*w == ' ') w++;
-    }
-    ep_text_char(out, '\n');
-}
-
 static void item_text(const ep_diff_side *s, const uint32_t *list, size_t n, size_t width, char *out, size_t size) {
     char name[200], line[400] = "";
     if (n == 0) snprintf(line, sizeof line, "-");
@@ -103,15 +82,13 @@ static void region_text(const ep_diff_region *r, ep_text *out, int width) {
 
 static void host_text(const ep_diff_region *r, ep_text *out) {
     size_t shown = 0;
-    char name[64];
     ep_text_printf(out, "\n  host work that differs                 count A      B      self us A         B\n");
     for (size_t i = 0; i < r->host_count && shown < 24; i++) {
         const ep_diff_host *h = &r->host[i];
         if (h->count[0] == h->count[1]) continue;
         shown++;
-        ep_text_printf(out, "  %-38s %7lld %6lld %14.1f %9.1f\n", ep_cut(h->name, 38, name, sizeof name),
-                       (long long)h->count[0], (long long)h->count[1], (double)h->self_ns[0] * 1e-3,
-                       (double)h->self_ns[1] * 1e-3);
+        ep_text_printf(out, "  %s %7lld %6lld %14.1f %9.1f\n", ep_column_of(h->name, 38).text, (long long)h->count[0],
+                       (long long)h->count[1], (double)h->self_ns[0] * 1e-3, (double)h->self_ns[1] * 1e-3);
     }
     if (!shown) ep_text_printf(out, "  (none)\n");
 }
@@ -119,19 +96,18 @@ static void host_text(const ep_diff_region *r, ep_text *out) {
 void ep_diff_text(ep_diff_result *d, ep_text *out, int width) {
     width = width < 80 ? 80 : width;
     ep_text_printf(out, "A %s\nB %s\n\n", d->label_a, d->label_b);
-    for (size_t i = 0; i < d->sentence_count; i++) wrapped(out, i ? "- " : "  ", d->sentences[i], width);
+    for (size_t i = 0; i < d->sentence_count; i++)
+        ep_paragraph(out, i ? "- " : "  ", 2, (size_t)width, d->sentences[i]);
     region_text(&d->regions[d->main], out, width);
     host_text(&d->regions[d->main], out);
     if (d->region_count > 1) {
-        char name[64];
         ep_text_add(out, "\nOTHER REGIONS             kernels A   B device us A        B host us A        B\n");
         for (size_t i = 0; i < d->region_count; i++) {
             const ep_diff_region *r = &d->regions[i];
             if (i == d->main) continue;
-            ep_text_printf(out, "  %-24s %8lld %3lld %11.1f %8.1f %9.1f %8.1f\n",
-                           ep_cut(r->name, 24, name, sizeof name), (long long)r->a.kernels, (long long)r->b.kernels,
-                           (double)r->a.device_ns * 1e-3, (double)r->b.device_ns * 1e-3, (double)r->a.host_ns * 1e-3,
-                           (double)r->b.host_ns * 1e-3);
+            ep_text_printf(out, "  %s %8lld %3lld %11.1f %8.1f %9.1f %8.1f\n", ep_column_of(r->name, 24).text,
+                           (long long)r->a.kernels, (long long)r->b.kernels, (double)r->a.device_ns * 1e-3,
+                           (double)r->b.device_ns * 1e-3, (double)r->a.host_ns * 1e-3, (double)r->b.host_ns * 1e-3);
         }
     }
 }

@@ -25,26 +25,8 @@ static void title(page *p, const char *text) {
     ep_text_printf(p->out, "\n%s\n", text);
 }
 
-/* Words of `text` between `indent` and the width; the first line begins with `head`. */
-static void paragraph(page *p, const char *head, int indent, const char *text) {
-    int at = (int)strlen(head);
-    ep_text_add(p->out, head);
-    for (const char *w = text; *w;) {
-        int n = (int)strcspn(w, " ");
-        if (at > indent && at + n + 1 > p->width) {
-            ep_text_char(p->out, '\n');
-            ep_text_pad(p->out, ' ', (size_t)indent);
-            at = indent;
-        } else if (w != text) {
-            ep_text_char(p->out, ' ');
-            at++;
-        }
-        ep_text_addn(p->out, w, (size_t)n);
-        at += n;
-        w += n;
-        while (*w == ' ') w++;
-    }
-    ep_text_char(p->out, '\n');
+static void paragraph(page *p, const char *head, size_t indent, const char *text) {
+    ep_paragraph(p->out, head, indent, (size_t)p->width, text);
 }
 
 static void more(page *p, size_t shown, size_t all) {
@@ -163,34 +145,51 @@ static void bound_text(const ep_regime_row *r, char *text, size_t size) {
 static int by_device_time(const void *a, const void *b) {
     const ep_regime_row *const *x = a, *const *y = b;
     double p = (*x)->busy_us * (double)(*x)->instances, q = (*y)->busy_us * (double)(*y)->instances;
+    if (p == q) p = (*x)->all_host_us, q = (*y)->all_host_us;
     if (p != q) return p < q ? 1 : -1;
     return *x < *y ? -1 : 1;
 }
 
-static void regions(const ep_study *s, page *p) {
-    if (!s->regime_count) return;
-    const ep_regime_row **list = malloc(s->regime_count * sizeof *list);
-    char name[64], bound[32];
+static void host_regions(const ep_study *s, page *p, const ep_regime_row *const *list, size_t shown) {
+    double span = (double)(s->facts->span_end_ns - s->facts->span_start_ns) * 1e-3;
+    title(p, "REGIONS                             n  median us     all us  of the trace");
+    for (size_t i = 0; i < shown; i++)
+        ep_text_printf(p->out, "  %s %4lld %10.1f %10.1f %12.1f%%\n", ep_column_of(list[i]->name, 29).text,
+                       (long long)list[i]->instances, list[i]->host_us, list[i]->all_host_us,
+                       span > 0 ? 100 * list[i]->all_host_us / span : 0);
+}
+
+static void device_regions(page *p, const ep_regime_row *const *list, size_t shown) {
+    char bound[32];
     bool star = false;
-    if (!list) {
-        p->out->failed = true;
-        return;
-    }
     title(p, "REGIONS (median)           n kernel    host us    busy us  busy  bound");
-    for (size_t i = 0; i < s->regime_count; i++) list[i] = &s->regimes[i];
-    qsort(list, s->regime_count, sizeof *list, by_device_time);
-    size_t shown = s->regime_count < ROWS ? s->regime_count : ROWS;
     for (size_t i = 0; i < shown; i++) {
         const ep_regime_row *r = list[i];
         bound_text(r, bound, sizeof bound);
         star = star || strchr(bound, '*');
-        ep_text_printf(p->out, "  %-22s %4lld %6lld %10.1f %10.1f %4.0f%%  %s\n",
-                       ep_cut(r->name, 22, name, sizeof name), (long long)r->instances, (long long)r->kernels,
-                       r->host_us, r->busy_us, r->busy_share * 100, bound);
+        ep_text_printf(p->out, "  %s %4lld %6lld %10.1f %10.1f %4.0f%%  %s\n", ep_column_of(r->name, 22).text,
+                       (long long)r->instances, (long long)r->kernels, r->host_us, r->busy_us, r->busy_share * 100,
+                       bound);
     }
-    more(p, shown, s->regime_count);
     if (star)
         paragraph(p, "  * ", 4, "as recorded; the device sets the pace once the profiler's own cost is taken off");
+}
+
+static void regions(const ep_study *s, page *p) {
+    if (!s->regime_count || (!s->facts->op_count && !s->facts->region_count && !s->work_count)) return;
+    const ep_regime_row **list = malloc(s->regime_count * sizeof *list);
+    if (!list) {
+        p->out->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < s->regime_count; i++) list[i] = &s->regimes[i];
+    qsort(list, s->regime_count, sizeof *list, by_device_time);
+    size_t shown = s->regime_count < ROWS ? s->regime_count : ROWS;
+    if (s->facts->health.device_recorded)
+        device_regions(p, list, shown);
+    else
+        host_regions(s, p, list, shown);
+    more(p, shown, s->regime_count);
     free(list);
 }
 
@@ -201,7 +200,7 @@ static double bound_of(const ep_study *s, const ep_work_row *r, const char *dtyp
 
 static void instance_line(const ep_study *s, page *p, const ep_device_work *w) {
     const ep_work_row *r = &s->rows[w->row];
-    char name[128], op[64], cut[64], short_name[160];
+    char short_name[160];
     double us = (double)s->trace->dur[w->event] * 1e-3;
     const char *kernel = ep_study_name(s, w->event);
     double bound = NAN;
@@ -210,14 +209,13 @@ static void instance_line(const ep_study *s, page *p, const ep_device_work *w) {
         bound = bound_of(s, r, r->dtype);
     }
     bool least = isfinite(bound) && r->at_least;
-    ep_text_printf(p->out, "  %-24s %-32s %7.1f", ep_cut(ep_study_name(s, ep_work_owner(s, w)), 24, op, sizeof op),
-                   ep_cut(kernel, 32, name, sizeof name), us);
+    ep_text_printf(p->out, "  %s %s %7.1f", ep_column_of(ep_study_name(s, ep_work_owner(s, w)), 24).text,
+                   ep_column_of(kernel, 32).text, us);
     if (isfinite(bound) && bound > us)
         ep_text_add(p->out, "  in cache");
     else if (isfinite(bound))
         ep_text_printf(p->out, " %6.1f%s %3.0f%%", bound, least ? "+" : " ", 100 * bound / us);
     ep_text_char(p->out, '\n');
-    (void)cut;
 }
 
 /* The most telling region, kernel by kernel: what a person would scroll to in a viewer. */
@@ -252,16 +250,15 @@ static void instance(const ep_study *s, page *p) {
 static void kernels(const ep_study *s, page *p) {
     size_t n = s->facts->name_count, shown = n < ROWS ? n : ROWS;
     int64_t all = 0;
-    char name[128], short_name[160];
+    char short_name[160];
     if (!n) return;
     for (size_t i = 0; i < n; i++) all += s->facts->names[i].total_ns;
     title(p, "KERNELS                                        class      count       us      %");
     for (size_t i = 0; i < shown; i++) {
         const ep_kernel_kind *k = &s->facts->names[i];
         const char *text = ep_short_name(&k->decoded, k->name, short_name, sizeof short_name);
-        ep_text_printf(p->out, "  %-44s %-10s %5s %9.1f %6.1f\n", ep_cut(text, 44, name, sizeof name),
-                       k->decoded.class_name, COUNT(k->count), (double)k->total_ns * 1e-3,
-                       all ? 100 * (double)k->total_ns / (double)all : 0);
+        ep_text_printf(p->out, "  %s %-10s %5s %9.1f %6.1f\n", ep_column_of(text, 44).text, k->decoded.class_name,
+                       COUNT(k->count), (double)k->total_ns * 1e-3, all ? 100 * (double)k->total_ns / (double)all : 0);
     }
     more(p, shown, n);
     for (size_t i = 0; i < shown; i++)
@@ -273,39 +270,62 @@ static void kernels(const ep_study *s, page *p) {
 }
 
 /* An op's name for a table. */
-static const char *op_label(const char *name, size_t width, char *buffer, size_t size) {
+static ep_column op_label(const char *name, size_t width) {
     static const char engine[] = "autograd::engine::evaluate_function: ";
     char text[160];
-    if (strncmp(name, engine, sizeof engine - 1) != 0) return ep_cut(name, width, buffer, size);
+    if (strncmp(name, engine, sizeof engine - 1) != 0) return ep_column_of(name, width);
     snprintf(text, sizeof text, "engine: %s", name + sizeof engine - 1);
-    return ep_cut(text, width, buffer, size);
+    return ep_column_of(text, width);
 }
 
-static void ops(const ep_study *s, page *p) {
-    size_t n = s->facts->op_count, shown = n < ROWS ? n : ROWS, views = 0;
-    char name[64];
-    if (!n) return;
+/* Without a device only the host's side is told. */
+static void host_ops(const ep_study *s, page *p, size_t shown) {
+    int64_t all = 0;
+    for (size_t i = 0; i < s->facts->op_count; i++) all += s->facts->ops[i].self_ns;
+    title(p, "OPS (host)                       count    self us  self %   total us    each us");
+    for (size_t i = 0; i < shown; i++) {
+        const ep_op_fact *o = &s->facts->ops[i];
+        ep_text_printf(p->out, "  %s %6s %10.1f %7.1f %10.1f %10.1f\n", op_label(o->name, 29).text, COUNT(o->count),
+                       (double)o->self_ns * 1e-3, all ? 100 * (double)o->self_ns / (double)all : 0,
+                       (double)o->total_ns * 1e-3, (double)o->total_ns * 1e-3 / (double)o->count);
+    }
+}
+
+static void device_ops(const ep_study *s, page *p, size_t shown) {
     title(p, "OPS (host)                       count    self us   total us  device us kernels");
     for (size_t i = 0; i < shown; i++) {
         const ep_op_fact *o = &s->facts->ops[i];
-        ep_text_printf(p->out, "  %-29s %6s %10.1f %10.1f %10.1f %7s\n", op_label(o->name, 29, name, sizeof name),
-                       COUNT(o->count), (double)o->self_ns * 1e-3, (double)o->total_ns * 1e-3,
-                       (double)o->device_ns * 1e-3, COUNT(o->kernels));
+        ep_text_printf(p->out, "  %s %6s %10.1f %10.1f %10.1f %7s\n", op_label(o->name, 29).text, COUNT(o->count),
+                       (double)o->self_ns * 1e-3, (double)o->total_ns * 1e-3, (double)o->device_ns * 1e-3,
+                       COUNT(o->kernels));
     }
-    more(p, shown, n);
-    if (!s->facts->health.device_recorded) return;
-    for (size_t i = 0; i < n; i++) views += s->facts->ops[i].views > 0;
-    if (!views) return;
+}
+
+static void views(const ep_study *s, page *p) {
+    size_t n = s->facts->op_count, all = 0, shown = 0;
+    for (size_t i = 0; i < n; i++) all += s->facts->ops[i].views > 0;
+    if (!all) return;
     title(p, "LAUNCH NOTHING                   count    self us");
-    shown = 0;
     for (size_t i = 0; i < n && shown < 8; i++) {
         const ep_op_fact *o = &s->facts->ops[i];
         if (!o->views) continue;
         shown++;
-        ep_text_printf(p->out, "  %-29s %6s %10.1f\n", op_label(o->name, 29, name, sizeof name), COUNT(o->views),
+        ep_text_printf(p->out, "  %s %6s %10.1f\n", op_label(o->name, 29).text, COUNT(o->views),
                        (double)o->view_self_ns * 1e-3);
     }
-    more(p, shown, views);
+    more(p, shown, all);
+}
+
+static void ops(const ep_study *s, page *p) {
+    size_t n = s->facts->op_count, shown = n < ROWS ? n : ROWS;
+    bool device = s->facts->health.device_recorded;
+    if (!n) return;
+    if (device)
+        device_ops(s, p, shown);
+    else
+        host_ops(s, p, shown);
+    more(p, shown, n);
+    if (device) views(s, p);
 }
 
 static int by_both(const void *a, const void *b) {
@@ -330,10 +350,27 @@ static size_t drop_repeats(const ep_op_fact **list, size_t n) {
     return kept;
 }
 
+static void backward_rows(const ep_study *s, page *p, const ep_op_fact **list, size_t shown) {
+    bool device = s->facts->health.device_recorded;
+    title(p, device ? "THERE AND BACK                   host us             device us        kernels"
+                    : "THERE AND BACK                 count       host us: forward  backward");
+    if (device) ep_text_add(p->out, "                    count   forward  backward   forward  backward   fwd    bwd\n");
+    for (size_t i = 0; i < shown; i++) {
+        const ep_op_fact *o = list[i];
+        double there = (double)o->total_ns * 1e-3, back = (double)o->backward_ns * 1e-3;
+        if (device)
+            ep_text_printf(p->out, "  %s %6s %9.1f %9.1f %9.1f %9.1f %6s %6s\n", ep_column_of(o->name, 17).text,
+                           COUNT(o->count), there, back, (double)o->device_ns * 1e-3,
+                           (double)o->backward_device_ns * 1e-3, COUNT(o->kernels), COUNT(o->backward_kernels));
+        else
+            ep_text_printf(p->out, "  %s %6s %21.1f %9.1f\n", ep_column_of(o->name, 27).text, COUNT(o->count), there,
+                           back);
+    }
+}
+
 /* Training: what an op costs there and back. */
 static void backward(const ep_study *s, page *p) {
-    size_t n = 0, shown;
-    char name[64];
+    size_t n = 0;
     const ep_op_fact **list = malloc((s->facts->op_count + 1) * sizeof *list);
     if (!list) {
         p->out->failed = true;
@@ -342,28 +379,33 @@ static void backward(const ep_study *s, page *p) {
     for (size_t i = 0; i < s->facts->op_count; i++)
         if (s->facts->ops[i].backward_count) list[n++] = &s->facts->ops[i];
     if (n) {
-        title(p, "THERE AND BACK                   host us             device us        kernels");
-        ep_text_add(p->out, "                    count   forward  backward   forward  backward   fwd    bwd\n");
         qsort(list, n, sizeof *list, by_both);
         n = drop_repeats(list, n);
+        size_t shown = n < ROWS ? n : ROWS;
+        backward_rows(s, p, list, shown);
+        more(p, shown, n);
     }
-    shown = n < ROWS ? n : ROWS;
-    for (size_t i = 0; i < shown; i++) {
-        const ep_op_fact *o = list[i];
-        ep_text_printf(p->out, "  %-17s %6s %9.1f %9.1f %9.1f %9.1f %6s %6s\n", ep_cut(o->name, 17, name, sizeof name),
-                       COUNT(o->count), (double)o->total_ns * 1e-3, (double)o->backward_ns * 1e-3,
-                       (double)o->device_ns * 1e-3, (double)o->backward_device_ns * 1e-3, COUNT(o->kernels),
-                       COUNT(o->backward_kernels));
-    }
-    more(p, shown, n);
     free(list);
+}
+
+/* A processor's or a small product's speed is no TFLOP/s. */
+static bool slow_products(const ep_study *s) {
+    for (size_t i = 0; i < s->gemm_count; i++)
+        if (s->gemms[i].tflops >= 1) return false;
+    return true;
 }
 
 static void gemms(const ep_study *s, page *p) {
     size_t n = s->gemm_count, shown = n < ROWS ? n : ROWS;
-    char op[48], sizes[96];
+    char sizes[96];
     if (!n) return;
-    title(p, "PRODUCTS, furthest from the bound first count      us TFLOP/s   bound epilogue");
+    bool slow = slow_products(s), bounds = false;
+    for (size_t i = 0; i < n; i++) bounds = bounds || isfinite(s->gemms[i].bound_us);
+    char line[100];
+    snprintf(line, sizeof line, "%s count      us %s   bound epilogue",
+             bounds ? "PRODUCTS, furthest from the bound first" : "PRODUCTS, those that take most first   ",
+             slow ? "GFLOP/s" : "TFLOP/s");
+    title(p, line);
     for (size_t i = 0; i < shown; i++) {
         const ep_gemm_row *g = &s->gemms[i];
         double each = (double)g->ns * 1e-3 / (double)g->count;
@@ -375,8 +417,8 @@ static void gemms(const ep_study *s, page *p) {
         else
             snprintf(sizes, sizeof sizes, "%lld,%lld,%lld %s", (long long)g->m, (long long)g->n, (long long)g->k,
                      g->dtype);
-        ep_text_printf(p->out, "  %-13s %-23s %6s %7.1f %7s %7s %.9s\n", ep_cut(g->op, 13, op, sizeof op), sizes,
-                       COUNT(g->count), each, ep_figure_number(g->tflops, 1).text,
+        ep_text_printf(p->out, "  %s %-23s %6s %7.1f %7s %7s %.9s\n", ep_column_of(g->op, 13).text, sizes,
+                       COUNT(g->count), each, ep_figure_number(slow ? g->tflops * 1e3 : g->tflops, 1).text,
                        ep_figure_number(g->bound_us, 1).text, g->epilogue);
     }
     more(p, shown, n);
@@ -397,7 +439,7 @@ static int by_to_win(const void *a, const void *b) {
 /* Kernels of any class, those first that could win most. */
 static void bounds(const ep_study *s, page *p) {
     const ep_bound_row **list = malloc((s->facts->name_count + 1) * sizeof *list);
-    char name[64], short_name[160], least[32];
+    char short_name[160], least[32];
     size_t n = 0;
     if (!list) {
         p->out->failed = true;
@@ -416,9 +458,8 @@ static void bounds(const ep_study *s, page *p) {
         double us = (double)b->ns * 1e-3, count = (double)b->count;
         const char *text = ep_short_name(&k->decoded, k->name, short_name, sizeof short_name);
         snprintf(least, sizeof least, "%.1f%s", b->bound_us / count, b->at_least ? "+" : "");
-        ep_text_printf(p->out, "  %-29s %5s %8.1f %7s %6.0f %7s %10.1f\n", ep_cut(text, 29, name, sizeof name),
-                       COUNT(b->count), us / count,
-                       b->by_compute ? ep_figure_number((double)b->flops / us * 1e-6, 1).text : "-",
+        ep_text_printf(p->out, "  %s %5s %8.1f %7s %6.0f %7s %10.1f\n", ep_column_of(text, 29).text, COUNT(b->count),
+                       us / count, b->by_compute ? ep_figure_number((double)b->flops / us * 1e-6, 1).text : "-",
                        (double)b->bytes / us * 1e-3, least, b->to_win_us);
     }
     more(p, shown, n);

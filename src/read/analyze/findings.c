@@ -54,7 +54,11 @@ static void health_findings(ep_study *s) {
                             "this trace.",
                             COUNT(h->launches)));
     if (h->span_events == 0) ep_study_finding(s, "empty", FIRST, "The trace holds no span of time at all.");
-    if (h->span_events && !h->device_recorded && h->launches == 0) {
+    if (h->span_events && !h->device_recorded && h->launches == 0 && !s->facts->op_count && !s->facts->region_count)
+        ep_study_finding(s, "empty", FIRST,
+                         ep_study_printf(s, "No op, no region and no kernel is in the trace: %s span%s of other kinds.",
+                                         COUNT(h->span_events), h->span_events == 1 ? "" : "s"));
+    else if (h->span_events && !h->device_recorded && h->launches == 0) {
         const ep_op_fact *o = s->facts->op_count ? &s->facts->ops[0] : NULL;
         int64_t all = 0;
         for (size_t i = 0; i < s->facts->op_count; i++) all += s->facts->ops[i].self_ns;

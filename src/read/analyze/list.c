@@ -7,6 +7,7 @@
 #include "base/json_write.h"
 #include "base/sort.h"
 #include "facts.h"
+#include "format.h"
 #include "result.h"
 
 /* An instance of a region asked for. By start within a pid; `end` and `event` are of the one that ends last up to here,
@@ -165,24 +166,10 @@ static void add_device_time(lister *l, uint32_t work, int64_t *sum) {
     *sum += l->t->dur[work];
 }
 
-static bool inside_character(char c) {
-    return ((unsigned char)c & 0xc0) == 0x80;
-}
-
 /* A name that fits into `room` columns; the middle goes, for names differ at their ends. */
 static void add_name(lister *l, const char *name, size_t room) {
-    size_t n = strlen(name);
-    if (n <= room) {
-        ep_text_addn(&l->text, name, n);
-    } else {
-        size_t head = (room - 3) / 2, tail = n - (room - 3 - head);
-        while (head && inside_character(name[head])) head--;
-        while (tail < n && inside_character(name[tail])) tail++;
-        ep_text_addn(&l->text, name, head);
-        ep_text_add(&l->text, "...");
-        ep_text_add(&l->text, name + tail);
-    }
-    ep_text_char(&l->text, '\n');
+    char text[1024];
+    ep_text_printf(&l->text, "%s\n", ep_cut(name, room, text, sizeof text));
 }
 
 /* What the line that began at `begin` leaves for a name: long times take from it. */

@@ -94,22 +94,6 @@ static void sentence(const rank_sum *ranks, size_t count, size_t slow, char *tex
                  ep_figure_us(waited).text);
 }
 
-static void wrap(ep_text *out, const char *text, size_t width) {
-    size_t at = 2;
-    ep_text_add(out, "  ");
-    for (const char *w = text; *w;) {
-        size_t n = strcspn(w, " ");
-        if (at > 2 && at + n + 1 > width)
-            ep_text_add(out, "\n  "), at = 2;
-        else if (w != text)
-            ep_text_char(out, ' '), at++;
-        ep_text_addn(out, w, n);
-        at += n;
-        w += n + (w[n] == ' ');
-    }
-    ep_text_add(out, "\n\n");
-}
-
 ep_status ep_ranks_text(ep_study *const *studies, size_t count, int width_in, ep_text *out, ep_error *err) {
     size_t width = (size_t)width_in;
     rank_sum *ranks = sums(studies, count);
@@ -120,7 +104,8 @@ ep_status ep_ranks_text(ep_study *const *studies, size_t count, int width_in, ep
         ep_text_printf(out, "  %4lld %12.1f %14.1f %15.1f %10.1f  %.20s\n", (long long)ranks[i].rank, ranks[i].busy_us,
                        ranks[i].own_us, ranks[i].comm_us, ranks[i].window_us - ranks[i].busy_us, studies[i]->label);
     sentence(ranks, count, slowest(ranks, count), line, sizeof line);
-    wrap(out, line, width);
+    ep_paragraph(out, "  ", 2, width, line);
+    ep_text_char(out, '\n');
     free(ranks);
     return EP_OK;
 }

@@ -253,6 +253,7 @@ static bool whole(ep_study *s, const lookup *l) {
     r.profiler_high_us = events * KINETO_HIGH_US;
     /* the host's span says nothing about its work here: the device's own window counts */
     r.host_us = r.window_us > 0 ? r.window_us : r.host_us;
+    r.all_host_us = r.host_us;
     judge(s, &r, &sum);
     if (!ok || !ep_grow(&s->regimes, &s->regime_cap, s->regime_count + 1, sizeof *s->regimes)) return false;
     s->regimes[s->regime_count++] = r;
@@ -276,12 +277,27 @@ static uint32_t median_instance(pick *list, size_t n) {
     return list[skip + (n - skip - 1) / 2].event;
 }
 
+/* Time in which at least one of them runs: instances may be nested or on several threads. */
+static bool all_instances(const ep_study *s, const pick *list, size_t n, double *us) {
+    int64_t(*spans)[2] = ep_malloc_array(n, sizeof *spans);
+    if (!spans) return false;
+    for (size_t i = 0; i < n; i++) {
+        spans[i][0] = s->trace->ts[list[i].event];
+        spans[i][1] = spans[i][0] + list[i].dur;
+    }
+    qsort(spans, n, sizeof *spans, by_start);
+    *us = (double)ep_union_ns((const int64_t(*)[2])spans, n) * 1e-3;
+    free(spans);
+    return true;
+}
+
 static bool add_region(ep_study *s, const lookup *l, const char *name, pick *list, size_t n) {
     ep_regime_row r;
     sums sum = {{0}, 0};
     memset(&r, 0, sizeof r);
     r.name = name;
     r.instances = (int64_t)n;
+    if (!all_instances(s, list, n, &r.all_host_us)) return false;
     if (!instance(s, l, median_instance(list, n), &r, &sum)) return false;
     judge(s, &r, &sum);
     if (!ep_grow(&s->regimes, &s->regime_cap, s->regime_count + 1, sizeof *s->regimes)) return false;

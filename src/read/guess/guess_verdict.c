@@ -4,44 +4,21 @@
 #include <string.h>
 
 #include "base/json_write.h"
+#include "read/analyze/format.h"
 #include "verdict.h"
 
 static const char *const kind_names[] = {"confirmed", "broken", "unknown"};
 enum { WIDTH = 80, INDENT = 11 };
 
-/* Words wrapped at the width; what has no blank is cut rather than left to overflow. */
-static void wrap(ep_text *out, const char *text) {
-    size_t at = INDENT;
-    ep_text_pad(out, ' ', INDENT);
-    while (*text) {
-        size_t n = strcspn(text, " \n");
-        bool gap = at > INDENT;
-        if (gap && at + 1 + n > WIDTH) {
-            ep_text_char(out, '\n');
-            ep_text_pad(out, ' ', INDENT);
-            at = INDENT;
-            gap = false;
-        }
-        size_t shown = n > WIDTH - INDENT ? WIDTH - INDENT - 3 : n;
-        if (gap) ep_text_char(out, ' ');
-        ep_text_addn(out, text, shown);
-        if (shown < n) ep_text_add(out, "...");
-        at += (gap ? 1 : 0) + (shown < n ? shown + 3 : n);
-        text += n;
-        while (*text == ' ' || *text == '\n') text++;
-    }
-    ep_text_char(out, '\n');
+static void paragraph(ep_text *out, const char *text) {
+    ep_paragraph(out, "           ", INDENT, WIDTH, text);
 }
 
 static void head_line(ep_text *out, const ep_verdict *v) {
     char line[32];
     int right = snprintf(line, sizeof line, "line %d", v->line);
-    size_t room = WIDTH - INDENT - (size_t)right - 1, n = strlen(v->claim);
-    ep_text_printf(out, "%-*s", INDENT, kind_names[v->kind]);
-    if (n <= room)
-        ep_text_printf(out, "%-*s", (int)room, v->claim);
-    else
-        ep_text_printf(out, "%.*s...", (int)room - 3, v->claim);
+    size_t room = WIDTH - INDENT - (size_t)right - 1;
+    ep_text_printf(out, "%-*s%s", INDENT, kind_names[v->kind], ep_column_of(v->claim, room).text);
     ep_text_printf(out, " %s\n", line);
 }
 
@@ -55,8 +32,8 @@ static char *make_text(const ep_verdicts *v) {
         if (r->kind == EP_VERDICT_UNKNOWN) ep_text_add(&more, r->seen);
         if (r->kind == EP_VERDICT_CONFIRMED && strcmp(r->seen, r->expected) != 0)
             ep_text_printf(&more, "seen %s", r->seen);
-        if (more.len) wrap(&t, ep_text_str(&more));
-        if (r->event) wrap(&t, r->event);
+        if (more.len) paragraph(&t, ep_text_str(&more));
+        if (r->event) paragraph(&t, r->event);
         t.failed |= more.failed;
         ep_text_free(&more);
     }
