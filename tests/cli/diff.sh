@@ -38,6 +38,25 @@ done
 "$epi" diff "$traces/shared/resnet18-cpu-windows.json" "$traces/shared/resnet18-cpu-windows.json" >"$tmp/text" || fail "cpu"
 grep -q "Neither trace has device events" "$tmp/text" || fail "cpu: not said that there is no device"
 grep -qF "? %" "$tmp/text" && fail "cpu: a share of nothing"
+# the step is what is compared, collectives are not; an op that is called as often but takes another time is told
+host_only() { # time of mm, of the step
+    cat <<END
+{"schemaVersion": 1, "traceEvents": [
+{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": 0, "dur": $2},
+{"ph": "X", "cat": "user_annotation", "name": "optim", "pid": 1, "tid": 1, "ts": 1, "dur": 50},
+{"ph": "X", "cat": "user_annotation", "name": "gloo:all_reduce", "pid": 1, "tid": 2, "ts": 1, "dur": 5000},
+{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 100, "dur": $1},
+{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 10, "dur": 20}
+]}
+END
+}
+host_only 500 1000 >"$tmp/a.json"
+host_only 900 1400 >"$tmp/b.json"
+"$epi" diff "$tmp/a.json" "$tmp/b.json" >"$tmp/text" || fail "host only"
+for line in "ProfilerStep: host 1000 us -> 1400 us (+40.0 %)." "The host is slower in B by 400.0 us." \
+    "its own time changed: aten::mm 500.0 us -> 900.0 us"; do
+    tr '\n' ' ' <"$tmp/text" | tr -s ' ' | grep -qF -- "$line" || fail "host only: no '$line': $(cat "$tmp/text")"
+done
 # for CI: 1 when an expression holds, with a sentence
 code=0
 "$epi" diff --fail-on "kernels > +0" "$article/mlp_eager.json" "$article/mlp_compiled.json" >/dev/null || code=$?

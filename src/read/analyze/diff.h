@@ -73,12 +73,18 @@ typedef struct ep_diff_result {
     bool failed;
 } ep_diff_result;
 
+/* Neither trace has device events: the host is all there is to compare. */
+static inline bool ep_diff_host_only(const ep_diff_result *d) {
+    return !d->a->facts->health.device_recorded && !d->b->facts->health.device_recorded;
+}
 /* diff_align.c: which item of a stands for which of b: match[i] is an index of b, or EP_NO_INDEX. */
 bool ep_diff_align(const ep_diff_item *a, size_t n, const ep_diff_item *b, size_t m, uint32_t *match);
 /* diff_pairs.c: relations from the alignment, many-to-one among them. */
 bool ep_diff_pair_up(ep_diff_result *d, ep_diff_region *r);
 /* diff_region.c: regions of both traces by name with their items and host work. */
 bool ep_diff_regions(ep_diff_result *d);
+/* The region's host work by how much its own time changed, the most first. NULL: no memory. */
+const ep_diff_host **ep_diff_host_by_change(const ep_diff_region *r);
 /* diff_sentences.c */
 bool ep_diff_sentences(ep_diff_result *d);
 /* diff_write.c */

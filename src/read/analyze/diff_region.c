@@ -233,14 +233,36 @@ static bool done(const ep_diff_result *d, const char *name) {
     return false;
 }
 
+static int by_change(const void *x, const void *y) {
+    const ep_diff_host *const *a = x, *const *b = y;
+    int64_t p = llabs((*a)->self_ns[1] - (*a)->self_ns[0]), q = llabs((*b)->self_ns[1] - (*b)->self_ns[0]);
+    if (p != q) return p < q ? 1 : -1;
+    return *a < *b ? -1 : *a > *b; /* by name */
+}
+
+const ep_diff_host **ep_diff_host_by_change(const ep_diff_region *r) {
+    const ep_diff_host **list = malloc((r->host_count + 1) * sizeof *list);
+    for (size_t i = 0; list && i < r->host_count; i++) list[i] = &r->host[i];
+    if (list && r->host_count) qsort(list, r->host_count, sizeof *list, by_change);
+    return list;
+}
+
+/* A backend's span around one collective: a part, never what a person asks about. */
+static bool is_collective(const char *name) {
+    return strncmp(name, "gloo:", 5) == 0 || strncmp(name, "nccl:", 5) == 0;
+}
+
 /* The region that a person means: the most device time of an instance, a step only if there is nothing else; among
- * regions of the same work the inner one, which stands later. */
+ * regions of the same work the inner one, which stands later. Without a device the most host time, and the step unless
+ * one region is nearly all of it. */
 static void choose_main(ep_diff_result *d) {
+    bool host = ep_diff_host_only(d);
     int64_t most = -1;
     for (size_t i = 0; i < d->region_count; i++) {
         const ep_diff_region *r = &d->regions[i];
-        int64_t ns = r->a.device_ns + r->b.device_ns;
-        if (strcmp(r->name, "ProfilerStep") == 0 && d->region_count > 1) ns /= 2;
+        int64_t ns = host ? r->a.host_ns + r->b.host_ns : r->a.device_ns + r->b.device_ns;
+        if (host && is_collective(r->name)) continue;
+        if (strcmp(r->name, "ProfilerStep") == 0 && d->region_count > 1) ns = host ? ns / 10 * 7 : ns / 2;
         if (ns >= most - most / 64) most = ns > most ? ns : most, d->main = i;
     }
 }

@@ -46,8 +46,14 @@ static void op_list(const ep_diff_side *s, const uint32_t *list, size_t n, char 
 }
 
 static void headline(ep_diff_result *d, const ep_diff_region *r) {
-    if (!d->a->facts->health.device_recorded && !d->b->facts->health.device_recorded) {
-        say(d, "%s: host %s -> %s.", r->name, NS(r->a.host_ns), NS(r->b.host_ns));
+    if (ep_diff_host_only(d)) {
+        double more = r->a.host_ns ? 100.0 * (double)(r->b.host_ns - r->a.host_ns) / (double)r->a.host_ns : NAN;
+        if (r->a.host_ns == r->b.host_ns)
+            say(d, "%s: host %s in both.", r->name, NS(r->a.host_ns));
+        else
+            say(d, "%s: host %s -> %s%s%s%s.", r->name, NS(r->a.host_ns), NS(r->b.host_ns),
+                isfinite(more) ? more >= 0 ? " (+" : " (" : "", isfinite(more) ? ep_figure_number(more, 1).text : "",
+                isfinite(more) ? " %)" : "");
         return;
     }
     double change = r->a.device_ns ? 100.0 * (double)(r->b.device_ns - r->a.device_ns) / (double)r->a.device_ns : NAN;
@@ -260,6 +266,26 @@ static void host_list(const ep_diff_region *r, bool gone, char *out, size_t size
     }
 }
 
+/* Work that both sides do as often, where it took another time: up to three that hold most of the change. */
+static void say_changed(ep_diff_result *d, const ep_diff_region *r, int64_t more) {
+    const ep_diff_host **list = ep_diff_host_by_change(r);
+    char text[400] = "", name[64];
+    int said = 0;
+    d->failed = d->failed || !list;
+    for (size_t i = 0; list && i < r->host_count && said < 3; i++) {
+        const ep_diff_host *h = list[i];
+        int64_t change = h->self_ns[1] - h->self_ns[0];
+        if (llabs(change) * 10 < llabs(more) || llabs(change) * 50 < r->a.host_ns) break;
+        if (h->count[0] != h->count[1]) continue;
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%s %s -> %s (%lld call%s)", said++ ? ", " : "",
+                 ep_cut(h->name, 40, name, sizeof name), NS(h->self_ns[0]), NS(h->self_ns[1]), (long long)h->count[0],
+                 h->count[0] == 1 ? "" : "s");
+    }
+    free(list);
+    if (said) say(d, "Called as often, but its own time changed: %s.", text);
+}
+
 static void say_host(ep_diff_result *d, const ep_diff_region *r) {
     char text[600];
     int64_t gone, fresh;
@@ -267,11 +293,13 @@ static void say_host(ep_diff_result *d, const ep_diff_region *r) {
     if (text[0]) say(d, "Gone on the host: %s; %s of its own time.", text, NS(gone));
     host_list(r, false, text, sizeof text, &fresh);
     if (text[0]) say(d, "New on the host: %s; %s of its own time.", text, NS(fresh));
-    if (fresh > 0 && r->b.host_ns > r->a.host_ns + r->a.host_ns / 20)
-        say(d, "The host is slower in B by %s: what is new there costs more than what is gone.",
-            NS(r->b.host_ns - r->a.host_ns));
-    else if (r->b.host_ns < r->a.host_ns - r->a.host_ns / 20)
-        say(d, "The host is faster in B by %s.", NS(r->a.host_ns - r->b.host_ns));
+    int64_t more = r->b.host_ns - r->a.host_ns;
+    if (more > r->a.host_ns / 20)
+        say(d, "The host is slower in B by %s%s.", NS(more),
+            fresh - gone > more / 2 ? ": what is new there costs more than what is gone" : "");
+    else if (more < -r->a.host_ns / 20)
+        say(d, "The host is faster in B by %s.", NS(-more));
+    if (ep_diff_host_only(d)) say_changed(d, r, more);
 }
 
 static void say_causes(ep_diff_result *d, const ep_diff_region *r, const totals *t) {

@@ -34,9 +34,10 @@ static void pair_lines(const ep_diff_region *r, const ep_diff_pair *p, ep_text *
     if (p->b_count) snprintf(b_us, sizeof b_us, "%.1f", (double)p->b_ns * 1e-3);
     bool one_line = p->relation == EP_RELATION_SAME || !p->a_count || !p->b_count;
     if (one_line)
-        ep_text_printf(out, "  %-8s%-*s", ep_relation_name(p->relation), (int)column, p->a_count ? a : b);
+        ep_text_printf(out, "  %-8s%s", ep_relation_name(p->relation), ep_column_of(p->a_count ? a : b, column).text);
     else
-        ep_text_printf(out, "  %-8s%s\n          -> %-*s", ep_relation_name(p->relation), a, (int)column - 3, b);
+        ep_text_printf(out, "  %-8s%s\n          -> %s", ep_relation_name(p->relation), a,
+                       ep_column_of(b, column - 3).text);
     ep_text_printf(out, " %9s %9s\n", a_us, b_us);
 }
 
@@ -59,7 +60,7 @@ static void total_line(ep_text *out, const char *what, size_t column, int64_t a,
     ep_text_printf(out, "  %-*s %9.1f %9.1f\n", (int)column + 8, what, (double)a * 1e-3, (double)b * 1e-3);
 }
 
-static void region_text(const ep_diff_region *r, ep_text *out, int width) {
+static void region_text(const ep_diff_region *r, bool host, ep_text *out, int width) {
     size_t column = (size_t)width - 30;
     const ep_diff_pair **order = malloc((r->pair_count + 1) * sizeof *order);
     char head[96], name[64];
@@ -70,46 +71,68 @@ static void region_text(const ep_diff_region *r, ep_text *out, int width) {
     for (size_t i = 0; i < r->pair_count; i++) order[i] = &r->pairs[i];
     bool few = r->pair_count <= ROWS;
     if (r->pair_count) qsort(order, r->pair_count, sizeof *order, few ? by_first : by_change);
-    snprintf(head, sizeof head, "%s, median instance%s", ep_cut(r->name, 30, name, sizeof name),
-             few ? "" : ", largest changes first");
-    ep_text_printf(out, "\n%-*s %9s %9s\n", (int)column + 10, head, "A us", "B us");
+    snprintf(head, sizeof head, "%s%s%s", ep_cut(r->name, 30, name, sizeof name),
+             r->a.event == EP_NO_INDEX ? "" : ", median instance", few ? "" : ", largest changes first");
+    ep_text_printf(out, "\n%s %9s %9s\n", ep_column_of(head, column + 10).text, "A us", "B us");
     for (size_t i = 0; i < r->pair_count && i < ROWS; i++) pair_lines(r, order[i], out, column);
     if (!few) ep_text_printf(out, "  ... %zu more; --json has all\n", r->pair_count - ROWS);
-    total_line(out, "device", column, r->a.device_ns, r->b.device_ns);
+    if (!host) total_line(out, "device", column, r->a.device_ns, r->b.device_ns);
     total_line(out, "host", column, r->a.host_ns, r->b.host_ns);
     free(order);
 }
 
-static void host_text(const ep_diff_region *r, ep_text *out) {
-    size_t shown = 0;
+/* Without a device also the ops whose own time changed by a hundredth of the region's or more. */
+static void host_text(const ep_diff_region *r, bool host, ep_text *out) {
+    enum { HOST_ROWS = 24 };
+    int64_t longer = r->a.host_ns > r->b.host_ns ? r->a.host_ns : r->b.host_ns;
+    size_t shown = 0, all = 0;
+    const ep_diff_host **list = ep_diff_host_by_change(r);
+    if (!list) {
+        out->failed = true;
+        return;
+    }
     ep_text_printf(out, "\n  host work that differs                 count A      B      self us A         B\n");
-    for (size_t i = 0; i < r->host_count && shown < 24; i++) {
-        const ep_diff_host *h = &r->host[i];
-        if (h->count[0] == h->count[1]) continue;
+    for (size_t i = 0; i < r->host_count; i++) {
+        const ep_diff_host *h = list[i];
+        bool time = host && llabs(h->self_ns[1] - h->self_ns[0]) * 100 >= longer && longer > 0;
+        if (h->count[0] == h->count[1] && !time) continue;
+        if (all++ >= HOST_ROWS) continue;
         shown++;
         ep_text_printf(out, "  %s %7lld %6lld %14.1f %9.1f\n", ep_column_of(h->name, 38).text, (long long)h->count[0],
                        (long long)h->count[1], (double)h->self_ns[0] * 1e-3, (double)h->self_ns[1] * 1e-3);
     }
     if (!shown) ep_text_printf(out, "  (none)\n");
+    if (all > shown) ep_text_printf(out, "  ... %zu more; --json has all\n", all - shown);
+    free(list);
+}
+
+static void other_regions(const ep_diff_result *d, bool host, ep_text *out) {
+    if (d->region_count < 2) return;
+    ep_text_add(out, host ? "\nOTHER REGIONS                            n A    B   host us A          B\n"
+                          : "\nOTHER REGIONS             kernels A   B device us A        B host us A        B\n");
+    for (size_t i = 0; i < d->region_count; i++) {
+        const ep_diff_region *r = &d->regions[i];
+        if (i == d->main) continue;
+        double host_a = (double)r->a.host_ns * 1e-3, host_b = (double)r->b.host_ns * 1e-3;
+        if (host)
+            ep_text_printf(out, "  %s %6lld %4lld %11.1f %10.1f\n", ep_column_of(r->name, 35).text,
+                           (long long)r->a.instances, (long long)r->b.instances, host_a, host_b);
+        else
+            ep_text_printf(out, "  %s %8lld %3lld %11.1f %8.1f %9.1f %8.1f\n", ep_column_of(r->name, 24).text,
+                           (long long)r->a.kernels, (long long)r->b.kernels, (double)r->a.device_ns * 1e-3,
+                           (double)r->b.device_ns * 1e-3, host_a, host_b);
+    }
 }
 
 void ep_diff_text(ep_diff_result *d, ep_text *out, int width) {
+    bool host = ep_diff_host_only(d);
     width = width < 80 ? 80 : width;
     ep_text_printf(out, "A %s\nB %s\n\n", d->label_a, d->label_b);
     for (size_t i = 0; i < d->sentence_count; i++)
         ep_paragraph(out, i ? "- " : "  ", 2, (size_t)width, d->sentences[i]);
-    region_text(&d->regions[d->main], out, width);
-    host_text(&d->regions[d->main], out);
-    if (d->region_count > 1) {
-        ep_text_add(out, "\nOTHER REGIONS             kernels A   B device us A        B host us A        B\n");
-        for (size_t i = 0; i < d->region_count; i++) {
-            const ep_diff_region *r = &d->regions[i];
-            if (i == d->main) continue;
-            ep_text_printf(out, "  %s %8lld %3lld %11.1f %8.1f %9.1f %8.1f\n", ep_column_of(r->name, 24).text,
-                           (long long)r->a.kernels, (long long)r->b.kernels, (double)r->a.device_ns * 1e-3,
-                           (double)r->b.device_ns * 1e-3, (double)r->a.host_ns * 1e-3, (double)r->b.host_ns * 1e-3);
-        }
-    }
+    region_text(&d->regions[d->main], host, out, width);
+    host_text(&d->regions[d->main], host, out);
+    other_regions(d, host, out);
 }
 
 static void names(ep_json_out *o, const char *key, const ep_diff_side *s, const uint32_t *list, size_t n, bool ops) {

@@ -12,7 +12,38 @@ typedef struct rank_sum {
     int64_t rank;
     double busy_us, comm_us, own_us, window_us, by_class[EP_CLASS_COUNT];
     const ep_study *study;
+    bool host; /* no rank's device was recorded: window, collectives and own work are the host's, the rest is NaN */
 } rank_sum;
+
+static bool is_collective(const char *region) {
+    static const char *const backends[] = {"gloo:", "nccl:", "mpi:", "ucc:", "xccl:", "hccl:"};
+    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
+        if (strncmp(region, backends[i], strlen(backends[i])) == 0) return true;
+    return false;
+}
+
+static int by_start(const void *a, const void *b) {
+    const int64_t *x = a, *y = b;
+    return x[0] < y[0] ? -1 : x[0] > y[0];
+}
+
+/* Time in which the host runs at least one collective, on any thread. */
+static bool host_collectives(const ep_study *s, double *us) {
+    const ep_facts *f = s->facts;
+    int64_t(*spans)[2] = malloc((f->instance_count + 1) * sizeof *spans);
+    size_t n = 0;
+    if (!spans) return false;
+    for (size_t r = 0; r < f->region_count; r++)
+        for (uint32_t i = 0; is_collective(f->regions[r].name) && i < f->regions[r].count; i++) {
+            uint32_t event = f->instances[f->regions[r].first + i].event;
+            spans[n][0] = s->trace->ts[event];
+            spans[n++][1] = s->trace->ts[event] + s->trace->dur[event];
+        }
+    if (n) qsort(spans, n, sizeof *spans, by_start);
+    *us = (double)ep_union_ns((const int64_t(*)[2])spans, n) * 1e-3;
+    free(spans);
+    return true;
+}
 
 static rank_sum sum_of(const ep_study *s, size_t index) {
     rank_sum r;
@@ -60,8 +91,21 @@ static size_t slowest(const rank_sum *ranks, size_t count) {
 
 static rank_sum *sums(ep_study *const *studies, size_t count) {
     rank_sum *list = malloc(count * sizeof *list);
-    for (size_t i = 0; list && i < count; i++) list[i] = sum_of(studies[i], i);
-    return list;
+    bool host = true, ok = true;
+    for (size_t i = 0; i < count; i++) host = host && !studies[i]->facts->health.device_recorded;
+    for (size_t i = 0; list && i < count; i++) {
+        const ep_facts *f = studies[i]->facts;
+        list[i] = sum_of(studies[i], i);
+        list[i].host = host;
+        if (!host) continue;
+        list[i].busy_us = NAN;
+        list[i].window_us = (double)(f->span_end_ns - f->span_start_ns) * 1e-3;
+        ok = ok && host_collectives(studies[i], &list[i].comm_us);
+        list[i].own_us = list[i].window_us - list[i].comm_us;
+    }
+    if (ok) return list;
+    free(list);
+    return NULL;
 }
 
 /* Where it stood still: device idle within its window, beyond the others' mean. */
@@ -72,7 +116,30 @@ static double extra_idle(const rank_sum *ranks, size_t count, size_t slow) {
     return ranks[slow].window_us - ranks[slow].busy_us - others / (double)(count - 1);
 }
 
+static void host_sentence(const rank_sum *ranks, size_t count, size_t slow, char *text, size_t size) {
+    double comm = 0, own = 0, waited = 0;
+    for (size_t i = 0; i < count; i++) {
+        comm += ranks[i].comm_us;
+        if (i == slow) continue;
+        own += (ranks[slow].own_us - ranks[i].own_us) / (double)(count - 1);
+        waited += (ranks[i].comm_us - ranks[slow].comm_us) / (double)(count - 1);
+    }
+    if (comm <= 0)
+        snprintf(text, size, "No device work and no collectives were recorded: who waits for whom can't be told.");
+    else if (waited <= 0)
+        snprintf(text, size, "No device work was recorded. No rank waits longer in collectives than the others.");
+    else
+        snprintf(text, size,
+                 "No device work was recorded. On the host rank %lld is the slowest: it spends %s more than the others "
+                 "outside collectives, and they wait %s more in them.",
+                 (long long)ranks[slow].rank, ep_figure_us(own).text, ep_figure_us(waited).text);
+}
+
 static void sentence(const rank_sum *ranks, size_t count, size_t slow, char *text, size_t size) {
+    if (ranks[0].host) {
+        host_sentence(ranks, count, slow, text, size);
+        return;
+    }
     double extra, waited = 0, idle = extra_idle(ranks, count, slow);
     int cls = longest_extra(ranks, count, slow, &extra);
     for (size_t i = 0; i < count; i++)
@@ -99,10 +166,16 @@ ep_status ep_ranks_text(ep_study *const *studies, size_t count, int width_in, ep
     rank_sum *ranks = sums(studies, count);
     char line[512];
     if (!ranks) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for %zu ranks", count);
-    ep_text_add(out, "RANKS        busy us    own work us  collectives us    idle us  file\n");
-    for (size_t i = 0; i < count; i++)
-        ep_text_printf(out, "  %4lld %12.1f %14.1f %15.1f %10.1f  %.20s\n", (long long)ranks[i].rank, ranks[i].busy_us,
-                       ranks[i].own_us, ranks[i].comm_us, ranks[i].window_us - ranks[i].busy_us, studies[i]->label);
+    bool host = ranks[0].host;
+    ep_text_add(out, host ? "RANKS (host)  traced us    own work us  collectives us  file\n"
+                          : "RANKS        busy us    own work us  collectives us    idle us  file\n");
+    for (size_t i = 0; i < count; i++) {
+        char idle[32] = "", name[32];
+        if (!host) snprintf(idle, sizeof idle, "%11.1f", ranks[i].window_us - ranks[i].busy_us);
+        ep_text_printf(out, "  %4lld%s %12.1f %14.1f %15.1f%s  %s\n", (long long)ranks[i].rank, host ? "    " : "",
+                       host ? ranks[i].window_us : ranks[i].busy_us, ranks[i].own_us, ranks[i].comm_us, idle,
+                       ep_cut(studies[i]->label, 20, name, sizeof name));
+    }
     sentence(ranks, count, slowest(ranks, count), line, sizeof line);
     ep_paragraph(out, "  ", 2, width, line);
     ep_text_char(out, '\n');
