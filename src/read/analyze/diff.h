@@ -73,9 +73,9 @@ typedef struct ep_diff_result {
     bool failed;
 } ep_diff_result;
 
-/* Neither trace has device events: the host is all there is to compare. */
+/* A trace has no device events: the host is all there is to compare. */
 static inline bool ep_diff_host_only(const ep_diff_result *d) {
-    return !d->a->facts->health.device_recorded && !d->b->facts->health.device_recorded;
+    return !d->a->facts->health.device_recorded || !d->b->facts->health.device_recorded;
 }
 /* diff_align.c: which item of a stands for which of b: match[i] is an index of b, or EP_NO_INDEX. */
 bool ep_diff_align(const ep_diff_item *a, size_t n, const ep_diff_item *b, size_t m, uint32_t *match);

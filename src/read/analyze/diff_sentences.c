@@ -87,36 +87,22 @@ static totals sum_up(const ep_diff_region *r) {
     return t;
 }
 
-static bool same_items(const ep_diff_side *s, const uint32_t *x, const uint32_t *y, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (s->items[x[i]].key != s->items[y[i]].key) return false;
-    return true;
+static void add_keys(ep_text *text, const ep_diff_side *s, const uint32_t *list, size_t n) {
+    for (size_t i = 0; i < n; i++) ep_text_printf(text, " %u", s->items[list[i]].key);
 }
 
-/* Pairs that one sentence can speak of: equal names; for renamed ones the same op and class is enough. */
-static bool same_pair(const ep_diff_region *r, const ep_diff_pair *p, const ep_diff_pair *q) {
-    if (p->relation != q->relation || p->a_count != q->a_count || p->b_count != q->b_count) return false;
-    if (p->relation == EP_RELATION_RENAMED && p->a_count == 1) {
-        const ep_diff_item *x = &r->a.items[p->a[0]], *y = &r->a.items[q->a[0]];
-        if (x->op[0] && x->cls == y->cls && strcmp(x->op, y->op) == 0) return true;
+/* What one sentence can speak of has one text: equal names; for renamed ones the same op and class is enough. */
+static void signature(const ep_diff_region *r, const ep_diff_pair *p, ep_text *text) {
+    const ep_diff_item *first = p->a_count ? &r->a.items[p->a[0]] : NULL;
+    ep_text_clear(text);
+    ep_text_printf(text, "%d", p->relation);
+    if (p->relation == EP_RELATION_RENAMED && p->a_count == 1 && first->op[0]) {
+        ep_text_printf(text, " %zu %d %s", p->b_count, first->cls, first->op);
+        return;
     }
-    return same_items(&r->a, p->a, q->a, p->a_count) && same_items(&r->b, p->b, q->b, p->b_count);
-}
-
-/* Sums equal pairs up; false for one that an earlier pair stands for. */
-static bool gather(const ep_diff_region *r, size_t at, ep_diff_pair *sum, int64_t *times) {
-    for (size_t k = 0; k < at; k++)
-        if (same_pair(r, &r->pairs[k], &r->pairs[at])) return false;
-    *sum = r->pairs[at];
-    *times = 1;
-    for (size_t k = at + 1; k < r->pair_count; k++) {
-        if (!same_pair(r, &r->pairs[k], sum)) continue;
-        sum->a_ns += r->pairs[k].a_ns;
-        sum->b_ns += r->pairs[k].b_ns;
-        if (sum->bytes_known) sum->bytes_saved += r->pairs[k].bytes_saved;
-        ++*times;
-    }
-    return true;
+    add_keys(text, &r->a, p->a, p->a_count);
+    ep_text_add(text, " >");
+    add_keys(text, &r->b, p->b, p->b_count);
 }
 
 /* Least time of a fused pointwise kernel, when its products' sizes are known: all tensors once, one result written. */
@@ -196,11 +182,36 @@ static int by_change(const void *x, const void *y) {
     return p < q ? 1 : p > q ? -1 : 0;
 }
 
+/* Equal pairs summed up, in the order in which they come up. */
+static size_t sum_pairs(ep_diff_result *d, const ep_diff_region *r, ep_relation relation, told *list) {
+    ep_intern seen = {0};
+    ep_text text = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < r->pair_count && !d->failed; i++) {
+        const ep_diff_pair *p = &r->pairs[i];
+        if (p->relation != relation) continue;
+        signature(r, p, &text);
+        uint32_t id = text.failed ? UINT32_MAX : ep_intern_add(&seen, ep_text_str(&text), text.len);
+        if (id == UINT32_MAX) {
+            d->failed = true;
+        } else if (id > n) {
+            list[n++] = (told){*p, 1};
+        } else {
+            told *t = &list[id - 1];
+            t->sum.a_ns += p->a_ns;
+            t->sum.b_ns += p->b_ns;
+            if (t->sum.bytes_known) t->sum.bytes_saved += p->bytes_saved;
+            t->times++;
+        }
+    }
+    ep_intern_free(&seen);
+    ep_text_free(&text);
+    return n;
+}
+
 /* The four largest changes of a relation. */
 static void say_relation(ep_diff_result *d, const ep_diff_region *r, ep_relation relation, told *list) {
-    size_t limit = r->pair_count < 4000 ? r->pair_count : 4000, n = 0; /* equal pairs are found by looking back */
-    for (size_t i = 0; i < limit; i++)
-        if (r->pairs[i].relation == relation && gather(r, i, &list[n].sum, &list[n].times)) n++;
+    size_t n = sum_pairs(d, r, relation, list);
     if (n) qsort(list, n, sizeof *list, by_change);
     for (size_t i = 0; i < n && i < 4; i++) {
         if (relation == EP_RELATION_FUSED || relation == EP_RELATION_SPLIT)
@@ -324,10 +335,12 @@ bool ep_diff_sentences(ep_diff_result *d) {
             : d->b->facts->health.device_recorded ? "A has no"
                                                   : "Neither trace has");
     headline(d, r);
-    say_pairs(d, r);
-    say_same(d, r, &t);
-    say_memsets(d, r);
-    say_causes(d, r, &t);
+    if (!ep_diff_host_only(d)) {
+        say_pairs(d, r);
+        say_same(d, r, &t);
+        say_memsets(d, r);
+        say_causes(d, r, &t);
+    }
     say_host(d, r);
     for (size_t i = 0; i < d->sentence_count; i++) {
         if (i) ep_text_char(&d->summary, ' ');
