@@ -572,6 +572,13 @@ static int useful_threads(const job *j, int threads) {
     return threads < 1 || (ops < pays && bytes < FORK_BYTES) ? 1 : threads;
 }
 
+/* All threads pack x once, where several work on one row block, or where a thread would pack a block again for every
+ * claim, because k goes by in parts. */
+static bool packs_together(const job *j, int threads) {
+    bool again = threads > 1 && j->w->chunks > j->super && j->blocks <= 2 * threads;
+    return (threads > j->blocks || again) && !j->call->x_packed && j->w->chunks > 0;
+}
+
 /* Every thread's desk, and behind them the biases as f32. */
 static ep_status take_scratch(ep_tuned_scratch *s, job *j, int threads, ep_error *err) {
     const ep_tuned_call *call = j->call;
@@ -580,7 +587,7 @@ static ep_status take_scratch(ep_tuned_scratch *s, job *j, int threads, ep_error
     for (int i = 0; i < call->more_count; i++) given[i + 1] = call->more[i];
     int64_t padded = j->w->panels * 2 * j->row->half, count = 0;
     for (int i = 0; i < EP_TUNED_PRODUCTS; i++) count += given[i].bias != NULL;
-    bool share = threads > j->blocks && !call->x_packed && j->w->chunks > 0;
+    bool share = packs_together(j, threads);
     size_t all_x = share ? (size_t)(ceil_div(call->m, j->row->mr) * j->row->mr * j->row->a_bytes * j->w->chunks) : 0;
     if (share || call->x_packed) j->x_bytes = 0;
     size_t desks = (size_t)threads * (j->x_bytes + j->sum_bytes + j->hook_bytes);
