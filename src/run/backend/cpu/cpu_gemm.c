@@ -105,6 +105,7 @@ typedef struct finish {
     const float *sum; /* [batch * m, sum_row]; NULL: zeros */
     int64_t sum_batch, sum_row;
     bool bias_done;
+    bool stored; /* the product is in out already, rounded: what eager rounding makes of it is left */
 } finish;
 
 static const int both[3] = {1, 1, 1}, scalar_second[3] = {1, 0, 0};
@@ -145,9 +146,30 @@ static void round_to(const finish *f, ep_dtype dtype, int64_t n, float *v) {
     f->state->rows[dtype]->to_f32(n, line, v);
 }
 
+/* Activation and residual of a rounded product by the kernels that eager runs: those of 16 bits are the faster ones. */
+static void finish_stored(const finish *f, int64_t batch, int64_t row, int64_t col, int64_t n, const void *v) {
+    const ep_gemm *g = f->g;
+    const ep_pointwise_table *t = f->state->pointwise[g->out_dtype];
+    char *out = g->out, line[BLOCK * 4];
+    out += (batch * g->out_batch + row * g->out_row + col) * (int64_t)ep_dtype_size(g->out_dtype);
+    if (g->act != EP_ACT_NONE) {
+        void *to = g->residual ? line : out;
+        t->op[ep_act_op(g->act)].run(n, &v, both, to);
+        v = to;
+    }
+    if (!g->residual) return;
+    const void *in[2] = {v, element(g->out_dtype, g->residual, (batch * g->m + row) * g->residual_row + col)};
+    t->op[EP_OP_ADD].run(n, in, both, out);
+}
+
 static void finish_block(const finish *f, int64_t batch, int64_t row, int64_t col, int64_t n) {
     const ep_gemm *g = f->g;
     bool eager = g->rounding == EP_ROUNDING_EAGER;
+    if (f->stored) {
+        int64_t at = batch * g->out_batch + row * g->out_row + col;
+        finish_stored(f, batch, row, col, n, element(g->out_dtype, g->out, at));
+        return;
+    }
     float v[BLOCK], alpha = (float)g->alpha;
     if (f->sum)
         memcpy(v, f->sum + batch * f->sum_batch + row * f->sum_row + col, (size_t)n * 4);
@@ -159,6 +181,12 @@ static void finish_block(const finish *f, int64_t batch, int64_t row, int64_t co
                     g->c_col, n, (float)g->beta, v);
     if (g->bias && !f->bias_done)
         add_operand(f, g->dtype, element(g->dtype, g->bias, col * g->bias_stride), g->bias_stride, n, 1, v);
+    if (eager && g->out_dtype != EP_DTYPE_F32 && !g->then_count && (g->act != EP_ACT_NONE || g->residual)) {
+        char line[BLOCK * 2];
+        f->state->rows[g->out_dtype]->from_f32(n, v, line);
+        finish_stored(f, batch, row, col, n, line);
+        return;
+    }
     if (g->act != EP_ACT_NONE) {
         if (eager) round_to(f, g->out_dtype, n, v);
         apply(f, ep_act_op(g->act), n, v, NULL, both);
@@ -185,10 +213,24 @@ static void finish_rows(void *user, int64_t begin, int64_t end) {
             finish_block(f, i / f->g->m, i % f->g->m, c, f->g->n - c < BLOCK ? f->g->n - c : BLOCK);
 }
 
+/* The whole result as one row; what is between activation and residual takes a line of BLOCK values. */
+static void finish_flat(void *user, int64_t begin, int64_t end) {
+    const finish *f = user;
+    int64_t step = f->g->act != EP_ACT_NONE && f->g->residual ? BLOCK : end - begin;
+    for (int64_t i = begin; i < end; i += step) finish_block(f, 0, 0, i, end - i < step ? end - i : step);
+}
+
 static void run_finish(ep_backend *b, finish *f) {
     const ep_gemm *g = f->g;
-    int64_t rows = g->batch * g->m;
-    ep_parallel_for(ep_cpu_threads(b, rows * g->n * 8, 0), rows, 1 + 2048 / g->n, finish_rows, f);
+    int64_t rows = g->batch * g->m, all = rows * g->n;
+    int64_t cost = g->act != EP_ACT_NONE ? all * ep_op_get(ep_act_op(g->act))->flops : 0;
+    int threads = ep_cpu_threads(b, all * 8, cost);
+    bool gaps = (g->m > 1 && g->out_row != g->n) || (g->batch > 1 && g->out_batch != g->m * g->n) ||
+                (g->residual && rows > 1 && g->residual_row != g->n);
+    if (f->stored && !gaps)
+        ep_parallel_for(threads, all, 4 * BLOCK, finish_flat, f);
+    else
+        ep_parallel_for(threads, rows, 1 + 2048 / g->n, finish_rows, f);
 }
 
 /* What the primitive is to do of `g`. */
@@ -236,6 +278,12 @@ static bool is_direct(const ep_gemm *g) {
            (!g->bias || g->bias_stride == 1 || g->n == 1);
 }
 
+/* What is left after the product's rounding is act and residual, as eager would have it. */
+static bool rounds_first(const ep_gemm *g) {
+    return g->rounding == EP_ROUNDING_EAGER && g->out_dtype != EP_DTYPE_F32 && g->residual != g->out && g->alpha == 1 &&
+           (!g->c || g->beta == 0) && (!g->bias || g->bias_stride == 1 || g->n == 1) && !g->then_count;
+}
+
 static void name_of(const ep_gemm *g, const ep_gemm_problem *p, const char *isa, char *out, size_t size) {
     char then[48] = "";
     for (int i = 0; i < g->then_count; i++)
@@ -281,7 +329,8 @@ static ep_status run(scratch *s, const ep_gemm *g, ep_gemm_problem *p, bool wide
     EP_TRY(prepare(s, g, p, widen, &a, &b, err));
     bool direct = is_direct(g) && !(widen && (g->bias || g->out_dtype != EP_DTYPE_F32)) && set_steps(p, g);
     void *out = g->out;
-    if (!direct) {
+    f.stored = !direct && !widen && rounds_first(g);
+    if (!direct && !f.stored) {
         clear_steps(p);
         p->has_bias = p->has_bias && !widen && g->alpha == 1 && (!g->c || g->beta == 0);
         p->out_dtype = EP_DTYPE_F32;

@@ -136,6 +136,7 @@ typedef struct ep_tuned_choice {
     bool made;
     ep_tuned_way way;
     int64_t m;               /* it was measured at; 0: it was not measured */
+    bool part;               /* those were not all rows of the call */
     double us[EP_WAY_COUNT]; /* the fastest run of each way */
     bool doubtful;           /* other work disturbed too many rounds */
     /* tuned_trial.c watches the calls that follow: */

@@ -11,7 +11,8 @@
 #include "cpu.h"
 #include "tuned_trial.h"
 
-enum { ROWS = 512 }; /* measured at most: more rows repeat the same work */
+/* Measured at most: more rows repeat the same work. But a small product takes the threads that its own rows repay. */
+enum { ROWS = 512, WORK = 1 << 26 };
 
 /* Rows up to 1, 2, 4, 8, ... */
 static int class_of(int64_t m) {
@@ -99,7 +100,9 @@ static int64_t switches(void) {
 /* Both ways in turn until the trial has its winner. */
 static ep_status measure(ep_backend *b, const ep_tuned_call *call, ep_tuned_choice *c, ep_error *err) {
     ep_tuned_call part = *call;
-    if (part.m > ROWS) part.m = ROWS;
+    int64_t row_work = call->weights->n * call->weights->k * (call->weights->pair ? 2 : 1);
+    int64_t most = row_work < WORK / ROWS ? WORK / row_work : ROWS;
+    if (part.m > most) part.m = most;
     ep_trial trial = {0};
     int64_t ns[EP_WAY_COUNT] = {0}, taken;
     do {
@@ -114,8 +117,12 @@ static ep_status measure(ep_backend *b, const ep_tuned_call *call, ep_tuned_choi
         }
         taken = switches() - taken;
     } while (!ep_trial_add(&trial, ns, taken));
-    *c = (ep_tuned_choice){
-        .made = true, .way = ep_trial_winner(&trial), .m = part.m, .doubtful = trial.doubtful, .trials = c->trials + 1};
+    *c = (ep_tuned_choice){.made = true,
+                           .way = ep_trial_winner(&trial),
+                           .m = part.m,
+                           .part = part.m < call->m,
+                           .doubtful = trial.doubtful,
+                           .trials = c->trials + 1};
     for (int w = 0; w < EP_WAY_COUNT; w++) c->us[w] = (double)trial.best_ns[w] * 1e-3;
     return EP_OK;
 }
@@ -170,7 +177,7 @@ size_t ep_tuned_choice_text(const ep_packed *p, char *out, size_t size) {
         bool last = c + 1 == EP_TUNED_CLASSES;
         bool onednn = k->way == EP_WAY_ONEDNN;
         char rows[32] = "";
-        if (k->m == ROWS) snprintf(rows, sizeof rows, " for %d rows", ROWS);
+        if (k->part) snprintf(rows, sizeof rows, " for %lld rows", (long long)k->m);
         int n = snprintf(out + at, size - at, "M %s %lld: %s, %.1f us%s; %s %.1f us%s\n", last ? "beyond" : "up to",
                          1LL << (c - last), onednn ? "oneDNN, plain weights" : "our kernel", k->us[k->way], rows,
                          onednn ? "our kernel" : "oneDNN", k->us[!onednn], k->doubtful ? " (beside other work)" : "");

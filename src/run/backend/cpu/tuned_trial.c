@@ -6,7 +6,7 @@ enum {
     WINS = 3,       /* rounds a way must win, */
     SHORT_WINS = 9, /* and where a round is shorter than */
     SHORT_NS = 1000000,
-    GAIN_PERCENT = 5,        /* what oneDNN must gain: our kernel's bits are the same everywhere, its are not */
+    GAIN_PERCENT = 2,        /* what oneDNN must gain: our kernel's bits are the same everywhere, its are not */
     FREE_NS = 50000000,      /* a quiet system takes a core away about so often, for work of its own */
     PATIENCE = 16,           /* disturbed rounds that are not counted: */
     PATIENCE_NS = 300000000, /* so many, of so much time together */

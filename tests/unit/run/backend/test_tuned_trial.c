@@ -32,7 +32,7 @@ static void the_faster_one_wins(void **state) {
         int64_t kernel, onednn;
         ep_tuned_way way;
     } rows[] = {{100 * US, 80 * US, EP_WAY_ONEDNN}, {80 * US, 100 * US, EP_WAY_KERNEL},
-                {100 * US, 94 * US, EP_WAY_ONEDNN}, {100 * US, 96 * US, EP_WAY_KERNEL},
+                {100 * US, 97 * US, EP_WAY_ONEDNN}, {100 * US, 99 * US, EP_WAY_KERNEL},
                 {90 * MS, 70 * MS, EP_WAY_ONEDNN},  {3 * US, 2 * US, EP_WAY_ONEDNN}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int64_t spent;
