@@ -518,14 +518,19 @@ static void compiled(const ep_study *s, page *p) {
     more(p, s->recompile_count < ROWS ? s->recompile_count : ROWS, s->recompile_count);
 }
 
+/* TFLOP/s with three digits: a GPU's 989, a processor's 0.34. */
+static ep_figure peak(const ep_study *s, ep_dtype dtype) {
+    double tflops = s->machine.gflops[dtype][1] * 1e-3;
+    return ep_figure_number(tflops > 0 ? tflops : NAN, tflops >= 100 ? 0 : tflops >= 10 ? 1 : 2);
+}
+
 static void machine(const ep_study *s, page *p) {
     char line[700];
     if (!s->has_machine && !s->no_machine) return;
     if (s->has_machine)
         snprintf(line, sizeof line, "Bounds by %s: %.0f GB/s; bf16 %s, f16 %s, f32 %s TFLOP/s (%s).", s->machine.name,
-                 s->machine.read_gbs[1], ep_figure_number(s->machine.gflops[EP_DTYPE_BF16][1] * 1e-3, 0).text,
-                 ep_figure_number(s->machine.gflops[EP_DTYPE_F16][1] * 1e-3, 0).text,
-                 ep_figure_number(s->machine.gflops[EP_DTYPE_F32][1] * 1e-3, 1).text, s->machine.source);
+                 s->machine.read_gbs[1], peak(s, EP_DTYPE_BF16).text, peak(s, EP_DTYPE_F16).text,
+                 peak(s, EP_DTYPE_F32).text, s->machine.source);
     else
         snprintf(line, sizeof line, "No bounds: %s.", s->no_machine);
     ep_text_char(p->out, '\n');

@@ -65,11 +65,16 @@ static double peak_gflops(const ep_study *s, const char *dtype) {
     return ep_gpu_tflops(s->device_name, dtype) * 1e3;
 }
 
+/* The cost model's memory time: of a processor it knows what the caches give, which a GPU's listed ceilings do not. */
+static double memory_us(const ep_study *s, int64_t bytes) {
+    const ep_work read = {.bytes_read = bytes};
+    return ep_machine_bound(&s->machine, &read, EP_DTYPE_F32, 0).memory_us;
+}
+
 double ep_study_bound_us(const ep_study *s, int64_t flops, int64_t bytes, const char *dtype, ep_regime *regime) {
-    double bandwidth = ep_study_bandwidth(s);
     *regime = EP_REGIME_UNKNOWN;
-    if (!(bandwidth > 0)) return NAN;
-    double memory = (double)bytes / bandwidth * 1e-3, peak = flops > 0 && dtype ? peak_gflops(s, dtype) : 0;
+    if (!(ep_study_bandwidth(s) > 0)) return NAN;
+    double memory = memory_us(s, bytes), peak = flops > 0 && dtype ? peak_gflops(s, dtype) : 0;
     double compute = peak > 0 ? (double)flops / peak * 1e-3 : 0;
     if (memory <= 0 && compute <= 0) return NAN;
     *regime = compute > memory ? EP_REGIME_COMPUTE : EP_REGIME_MEMORY;
