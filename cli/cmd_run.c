@@ -14,7 +14,7 @@ static void show_mode(const run_request *q, const run_setup *s, const run_answer
                       ep_mode mode, bool brief) {
     run_show_result(q, r, mode, brief);
     run_show_verdicts(r, mode, brief);
-    run_score(answers, r, run_seen_regime(q, s, r));
+    run_score(answers, mode, r, run_seen_regime(q, s, r));
 }
 
 static int guess_and_run(const run_request *q, run_setup *s, run_answers *answers, run_result r[EP_MODE_COUNT]) {
@@ -22,7 +22,7 @@ static int guess_and_run(const run_request *q, run_setup *s, run_answers *answer
         bool brief = q->all_modes && m != EP_MODE_EAGER;
         if (!q->modes[m]) continue;
         if (!run_predict(q, s, (ep_mode)m, &r[m])) return EPI_BAD;
-        if (q->ask && !answers->asked) run_ask(q, answers);
+        if (q->ask && !answers->asked) run_ask(q, (ep_mode)m, answers);
         if (!q->json && brief) run_show_prediction_line(&r[m], (ep_mode)m);
         if (!q->json && !brief) run_show_prediction(&r[m], (ep_mode)m, s);
         fflush(stdout);

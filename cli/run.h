@@ -104,11 +104,12 @@ void run_judge(run_result *r);
 /* run_ask.c: asks at the terminal before anything runs, and scores after. */
 typedef struct run_answers {
     bool asked;
+    ep_mode mode; /* the guess is about one step in it */
     double kernels, views, time_us; /* NaN: no answer */
     ep_regime bound;
 } run_answers;
-void run_ask(const run_request *q, run_answers *a);
-void run_score(const run_answers *a, const run_result *r, ep_regime seen);
+void run_ask(const run_request *q, ep_mode mode, run_answers *a);
+void run_score(const run_answers *a, ep_mode mode, const run_result *r, ep_regime seen);
 /* run_text.c, run_json.c */
 void run_show_request(const run_request *q, const run_setup *s);
 void run_show_prediction(const run_result *r, ep_mode mode, const run_setup *s);

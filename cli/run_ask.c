@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "run.h"
 
@@ -14,6 +15,7 @@ static bool ask_line(const char *question, char *line, size_t size) {
         return false;
     }
     line[strcspn(line, "\r\n")] = 0;
+    if (!isatty(STDIN_FILENO)) printf("%s\n", line); /* a terminal has shown it already */
     return line[0] != 0;
 }
 
@@ -41,10 +43,10 @@ static double parse_time(const char *line) {
     return NAN;
 }
 
-void run_ask(const run_request *q, run_answers *a) {
+void run_ask(const run_request *q, ep_mode mode, run_answers *a) {
     char line[128];
-    *a = (run_answers){true, NAN, NAN, NAN, EP_REGIME_UNKNOWN};
-    printf("\nYOUR GUESS for one eager step of %s (Enter leaves one out)\n", q->block);
+    *a = (run_answers){true, mode, NAN, NAN, NAN, EP_REGIME_UNKNOWN};
+    printf("\nYOUR GUESS for one %s step of %s (Enter leaves one out)\n", run_mode_names[mode], q->block);
     a->kernels = ask_count("How many kernels will run?");
     a->views = ask_count("How many ops will run no kernel at all (views)?");
     if (ask_line("What takes longest: compute, memory or overhead?", line, sizeof line))
@@ -54,16 +56,20 @@ void run_ask(const run_request *q, run_answers *a) {
 }
 
 static int line_of_score(const char *what, const char *yours, const char *seen, bool right, bool answered) {
-    printf("  %-10s %-16s %-16s %s\n", what, answered ? yours : "-", seen, !answered ? "" : right ? "right" : "no");
+    if (answered)
+        printf("  %-10s %-16s %-16s %s\n", what, yours, seen, right ? "right" : "no");
+    else
+        printf("  %-10s %-16s %s\n", what, "-", seen);
     return answered && right;
 }
 
-void run_score(const run_answers *a, const run_result *r, ep_regime seen) {
+void run_score(const run_answers *a, ep_mode mode, const run_result *r, ep_regime seen) {
     char yours[24], was[24];
-    if (!a->asked || !r->ran) return;
+    if (!a->asked || mode != a->mode || !r->ran) return;
     int points = 0,
         asked = !isnan(a->kernels) + !isnan(a->views) + !isnan(a->time_us) + (a->bound != EP_REGIME_UNKNOWN);
-    printf("\nYOUR GUESS scored\n  %-10s %-16s %-16s\n", "", "you", "seen");
+    if (!asked) return;
+    printf("\nYOUR GUESS scored\n  %-10s %-16s seen\n", "", "you");
     snprintf(yours, sizeof yours, "%.0f", a->kernels);
     snprintf(was, sizeof was, "%.0f", r->kernels);
     points += line_of_score("kernels", yours, was, a->kernels == r->kernels, !isnan(a->kernels));

@@ -159,10 +159,13 @@ static void show_packed(const run_result *r, ep_mode mode) {
 /* What recording cost: the events of a step times the price of one, beside the step. */
 static void show_own_cost(const run_result *r) {
     char a[24], b[24];
-    double own = r->events * r->own_ns * 1e-3;
-    printf("  profiler %.0f events of %.0f ns: %s, %.2g%% (the step with it on: %s)\n", r->events, r->own_ns,
-           run_time_text(own, a), r->step_median > 0 ? 100 * own / r->step_median : 0,
-           run_time_text(r->profiled_median, b));
+    double own = r->events * r->own_ns * 1e-3, share = r->step_median > 0 ? 100 * own / r->step_median : 0;
+    printf("  profiler %.0f events of %.0f ns: %s, %.*f%% (the step with it on: %s)\n", r->events, r->own_ns,
+           run_time_text(own, a),
+           share < 1      ? 2
+           : share < 9.95 ? 1
+                          : 0,
+           share, run_time_text(r->profiled_median, b));
     if (r->dropped) printf("  PARTIAL: %" PRId64 " events found the ring full and are missing\n", r->dropped);
 }
 

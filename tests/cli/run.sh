@@ -59,7 +59,14 @@ grep -q "SIDE BY SIDE" <<<"$out" || fail "a list of modes is not side by side"
 code=0; "$epi" run geglu $small --mode eager,fast >/dev/null 2>&1 || code=$?
 [ $code -eq 2 ] || fail "a mode that is none gave $code"
 
-# --ask scores a person's guess.
+# An empty batch runs no kernel, and our own trace knows so.
+out=$("$epi" run geglu $small --batch 0)
+grep -q "No surprise: 9 of 9 claims held" <<<"$out" || fail "an empty batch: $out"
+
+# --ask scores a person's guess: it is about the first mode, and each question stands on its own line in a pipe, too.
+out=$(printf '5\n2\ncompute\n\n' | "$epi" run geglu $small --ask --mode all)
+[ "$(grep -c "YOUR GUESS scored" <<<"$out")" -eq 1 ] || fail "a guess about the eager step is scored for others: $out"
+awk 'length($0) > 80 { print "too wide: " $0; bad = 1 } END { exit bad }' <<<"$out" || fail "ask: lines over 80 columns"
 out=$(printf '5\n2\ncompute\n\n' | "$epi" run geglu $small --ask)
 grep -q "kernels    5                5                right" <<<"$out" || fail "ask: kernels not scored: $out"
 grep -q "views      2                3                no" <<<"$out" || fail "ask: views not scored"

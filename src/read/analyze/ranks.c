@@ -13,6 +13,7 @@ typedef struct rank_sum {
     double busy_us, comm_us, own_us, window_us, by_class[EP_CLASS_COUNT];
     const ep_study *study;
     bool host; /* no rank's device was recorded: window, collectives and own work are the host's, the rest is NaN */
+    bool renumbered; /* of the first: the traces do not tell different ranks */
 } rank_sum;
 
 static bool is_collective(const char *region) {
@@ -89,6 +90,17 @@ static size_t slowest(const rank_sum *ranks, size_t count) {
     return best;
 }
 
+/* Numbers that several traces give are no ranks: then they are numbered as they were given. */
+static bool renumber(rank_sum *list, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (list[i].rank == list[k].rank) {
+                for (size_t n = 0; n < count; n++) list[n].rank = (int64_t)n;
+                return true;
+            }
+    return false;
+}
+
 static rank_sum *sums(ep_study *const *studies, size_t count) {
     rank_sum *list = malloc(count * sizeof *list);
     bool host = true, ok = true;
@@ -103,6 +115,7 @@ static rank_sum *sums(ep_study *const *studies, size_t count) {
         ok = ok && host_collectives(studies[i], &list[i].comm_us);
         list[i].own_us = list[i].window_us - list[i].comm_us;
     }
+    if (list && renumber(list, count)) list[0].renumbered = true;
     if (ok) return list;
     free(list);
     return NULL;
@@ -177,6 +190,11 @@ ep_status ep_ranks_text(ep_study *const *studies, size_t count, int width_in, ep
                        ep_cut(studies[i]->label, 20, name, sizeof name));
     }
     sentence(ranks, count, slowest(ranks, count), line, sizeof line);
+    if (ranks[0].renumbered)
+        ep_paragraph(
+            out, "  ", 2, width,
+            "These traces do not tell different ranks: they are numbered as they were given, and are compared as "
+            "if they were ranks of one run.");
     ep_paragraph(out, "  ", 2, width, line);
     ep_text_char(out, '\n');
     free(ranks);

@@ -23,7 +23,7 @@ static void unknown(ep_seen *out, const char *why) {
 
 /* The device side of a scope is not all there: true, with the reason. */
 static bool partial(const ep_subject *u, const ep_scope *s, ep_seen *out) {
-    if (!u->facts->health.device_recorded) {
+    if (!ep_subject_device_known(u)) {
         unknown(out, u->facts->health.launches ? "no device events were recorded, though kernels were launched"
                                                : "no device events were recorded");
         return true;

@@ -57,7 +57,7 @@ void ep_measure_work(const ep_subject *u, const ep_scope *s, ep_metric metric, e
     const ep_trace *t = u->trace;
     recent ops = {.n = 0};
     *out = (ep_seen){.witness = s->event};
-    if (!u->facts->health.device_recorded) {
+    if (!ep_subject_device_known(u)) {
         out->value = NAN;
         snprintf(out->why, sizeof out->why, "no device events were recorded");
         return;

@@ -17,6 +17,12 @@ typedef struct ep_subject {
 ep_status ep_subject_create(const ep_trace *t, bool study, ep_error *err, ep_subject *out);
 void ep_subject_free(ep_subject *s);
 
+/* Is the device's side known? Our recorder misses no launch: where it saw none, no kernel ran. */
+static inline bool ep_subject_device_known(const ep_subject *u) {
+    const ep_health *h = &u->facts->health;
+    return h->device_recorded || (u->trace->is_ours && h->launches == 0 && u->trace->dropped == 0);
+}
+
 typedef struct ep_rows {
     uint32_t *rows;
     size_t count, cap;

@@ -58,10 +58,10 @@ static void add_unit(sketch *s, bool gemm, ep_work work) {
     s->units[s->count++] = (unit){gemm, work};
 }
 
-/* linear calls t and addmm or mm: three ops, of which one is a view, and one kernel. */
+/* linear calls t and addmm or mm: three ops, of which one is a view, and one kernel. With no rows there is no product. */
 static void add_linear(sketch *s, int64_t k, int64_t n) {
     add_unit(s, true, linear_work(s, k, n));
-    s->ops += 3;
+    s->ops += s->rows > 0 ? 3 : 2;
     s->views += 1;
 }
 
@@ -72,7 +72,7 @@ static void fold(ep_work *gemm, ep_work next, int64_t between) {
     gemm->bytes_read += next.bytes_read - between;
 }
 
-static void sketch_eager(sketch *s) {
+static void sketch_ops(sketch *s) {
     const ep_block_request *q = s->q;
     if (q->kind == EP_BLOCK_LINEAR) {
         add_linear(s, q->dim, s->out);
@@ -89,6 +89,11 @@ static void sketch_eager(sketch *s) {
         s->ops++;
     }
     add_linear(s, q->hidden, s->out);
+}
+
+static void sketch_eager(sketch *s) {
+    sketch_ops(s);
+    if (s->rows == 0) s->views = s->ops; /* nothing runs a kernel */
 }
 
 /* Gate and up by a library, and one kernel for what stands between them and down. */
