@@ -104,7 +104,7 @@ void run_judge(run_result *r);
 /* run_ask.c: asks at the terminal before anything runs, and scores after. */
 typedef struct run_answers {
     bool asked;
-    ep_mode mode; /* the guess is about one step in it */
+    ep_mode mode;                   /* the guess is about one step in it */
     double kernels, views, time_us; /* NaN: no answer */
     ep_regime bound;
 } run_answers;

@@ -161,17 +161,24 @@ static void sentence(const rank_sum *ranks, size_t count, size_t slow, char *tex
         snprintf(text, size, "No rank is slower than the others.");
         return;
     }
+    char others[120] = "";
+    if (waited >= 0.05)
+        snprintf(others, sizeof others, " The others wait %s more in collectives than it does.",
+                 ep_figure_us(waited).text);
     if (idle > extra)
         snprintf(text, size,
                  "Rank %lld is the slowest: its device stands idle %s longer than the others' do (it waits for its "
-                 "host or its data). The others wait %s more in collectives than it does.",
-                 (long long)ranks[slow].rank, ep_figure_us(idle).text, ep_figure_us(waited).text);
+                 "host or its data).%s",
+                 (long long)ranks[slow].rank, ep_figure_us(idle).text, others);
     else
-        snprintf(text, size,
-                 "Rank %lld is the slowest: it works %s longer in %s kernels than the others do. The others wait %s "
-                 "more in collectives than it does.",
+        snprintf(text, size, "Rank %lld is the slowest: it works %s longer in %s kernels than the others do.%s",
                  (long long)ranks[slow].rank, ep_figure_us(extra).text, ep_kernel_class_name((ep_kernel_class)cls),
-                 ep_figure_us(waited).text);
+                 others);
+}
+
+static const char *file_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
 }
 
 ep_status ep_ranks_text(ep_study *const *studies, size_t count, int width_in, ep_text *out, ep_error *err) {
@@ -187,7 +194,7 @@ ep_status ep_ranks_text(ep_study *const *studies, size_t count, int width_in, ep
         if (!host) snprintf(idle, sizeof idle, "%11.1f", ranks[i].window_us - ranks[i].busy_us);
         ep_text_printf(out, "  %4lld%s %12.1f %14.1f %15.1f%s  %s\n", (long long)ranks[i].rank, host ? "    " : "",
                        host ? ranks[i].window_us : ranks[i].busy_us, ranks[i].own_us, ranks[i].comm_us, idle,
-                       ep_cut(studies[i]->label, 20, name, sizeof name));
+                       ep_cut(file_name(studies[i]->label), 20, name, sizeof name));
     }
     sentence(ranks, count, slowest(ranks, count), line, sizeof line);
     if (ranks[0].renumbered)
