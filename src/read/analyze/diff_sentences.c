@@ -241,8 +241,10 @@ static void say_same(ep_diff_result *d, const ep_diff_region *r, const totals *t
             (long long)t->pairs[EP_RELATION_SAME], t->pairs[EP_RELATION_SAME] > 1 ? "s" : "",
             NS(t->a_ns[EP_RELATION_SAME]), NS(t->b_ns[EP_RELATION_SAME]));
     else if (t->same_gemms)
-        say(d, "The %lld GEMMs keep byte-equal names: %s -> %s.", (long long)t->same_gemms, NS(t->same_gemm_a),
-            NS(t->same_gemm_b));
+        say(d,
+            t->same_gemms == 1 ? "The %lld GEMM left keeps its byte-equal name: %s -> %s."
+                               : "The %lld GEMMs keep byte-equal names: %s -> %s.",
+            (long long)t->same_gemms, NS(t->same_gemm_a), NS(t->same_gemm_b));
     (void)r;
 }
 

@@ -16,7 +16,7 @@ const whole = v => isNumber(v) ? v.toLocaleString('en', {maximumFractionDigits: 
 const share = v => isNumber(v) ? (v * 100).toFixed(1) + ' %' : 'unknown';
 const bytes = v => {
   if (!isNumber(v)) return 'unknown';
-  const units = ['B', 'KB', 'MB', 'GB', 'TB'];
+  const units = ['B', 'kB', 'MB', 'GB', 'TB'];
   let k = 0;
   while (Math.abs(v) >= 1000 && k < 4) { v /= 1000; k++; }
   return v.toFixed(k ? 2 : 0) + ' ' + units[k];
@@ -112,19 +112,21 @@ function verdictTable(v, show) {
 function rangeOf(list) {
   const v = (list || []).filter(isNumber);
   if (!v.length) return null;
-  const low = Math.min(...v), high = Math.max(...v);
+  const low = v.reduce((a, b) => a < b ? a : b), high = v.reduce((a, b) => a > b ? a : b);
   return low === high ? String(low) : `${low} to ${high}`;
 }
 
 function explainTables(e) {
   if (!e) return [];
   const out = [], kernels = e.kernels || [], all = sum(kernels, 'total_us') || 1;
+  const device = !e.health || e.health.device_recorded !== false; // else its columns would hold nothing but zeros
+  const onDevice = (...columns) => device ? columns : [];
   const add = (title, rows, ...content) => { if (rows && rows.length) out.push(section(title, ...content)); };
   add('Findings', e.findings, make('ol', {class: 'findings'}, ...(e.findings || []).map(f => make('li', {}, plain(f.sentence),
     (f.evidence || []).length ? make('details', {}, make('summary', {text: 'Evidence'}), make('ul', {}, ...f.evidence.map(x => make('li', {text: plain(x)})))) : null))));
-  add('Regions', e.regions, table('Each named span, with what its instances launched.', [
-    ['name', 'Region'], ['count', 'Instances', whole], [r => rangeOf(r.kernels_per_instance), 'Kernels each'],
-    [r => rangeOf(r.launches_per_instance), 'Launches each'], ['cpu_us', 'Host \u00b5s', micro], ['device_us', 'Device \u00b5s', micro], ['bound', 'Bound by']], e.regions || [], 300));
+  add('Regions', e.regions, table(device ? 'Each named span, with what its instances launched.' : 'Each named span: time of all its instances.', [
+    ['name', 'Region'], ['count', 'Instances', whole], ...onDevice([r => rangeOf(r.kernels_per_instance), 'Kernels each'],
+      [r => rangeOf(r.launches_per_instance), 'Launches each']), ['cpu_us', 'Host \u00b5s', micro], ...onDevice(['device_us', 'Device \u00b5s', micro], ['bound', 'Bound by'])], e.regions || [], 300));
   add('Kernels', kernels, table('By total time.', [
     ['name', 'Kernel'], [r => r.class || (r.vendor && (r.vendor.class || r.vendor.class_name)), 'Class'], ['count', 'Count', whole], ['total_us', 'Total \u00b5s', micro],
     [r => isNumber(r.total_us) ? r.total_us / all : null, 'Share', share], [r => isNumber(r.total_us) && r.count ? r.total_us / r.count : null, 'Each \u00b5s', micro],
@@ -135,12 +137,12 @@ function explainTables(e) {
     [r => r.work.gbs, 'GB/s', micro], [r => r.work.bound_us, 'Bound \u00b5s', micro], [r => r.work.bound, 'Bound by'], [r => r.work.to_win_us, 'To win \u00b5s', micro]], worked, 200));
   add('Ops', e.ops, table('By self time on the host.', [
     ['name', 'Op'], ['count', 'Count', whole], ['self_us', 'Self \u00b5s', micro], ['total_us', 'Total \u00b5s', micro],
-    ['device_us', 'Device \u00b5s', micro], ['kernels', 'Kernels', whole], ['self_kernels', 'Own kernels', whole]], e.ops || [], 300));
+    ...onDevice(['device_us', 'Device \u00b5s', micro], ['kernels', 'Kernels', whole], ['self_kernels', 'Own kernels', whole])], e.ops || [], 300));
   const both = (e.ops || []).filter(o => o.backward);
   add('Forward and backward', both, table('What an op costs there and back: its backward ops count for it and for the ops around it.', [
     ['name', 'Op'], ['count', 'Count', whole], ['total_us', 'Host forward \u00b5s', micro], [r => r.backward.total_us, 'Host backward \u00b5s', micro],
-    ['device_us', 'Device forward \u00b5s', micro], [r => r.backward.device_us, 'Device backward \u00b5s', micro],
-    ['kernels', 'Kernels forward', whole], [r => r.backward.kernels, 'Kernels backward', whole]], both, 200));
+    ...onDevice(['device_us', 'Device forward \u00b5s', micro], [r => r.backward.device_us, 'Device backward \u00b5s', micro],
+      ['kernels', 'Kernels forward', whole], [r => r.backward.kernels, 'Kernels backward', whole])], both, 200));
   add('Ops that launch nothing', e.views, table('Views and the like: host time only.', [
     ['name', 'Op'], ['count', 'Count', whole], ['self_us', 'Self \u00b5s', micro]], e.views || [], 200));
   add('Fusion', e.fusions, table('Kernels that hand their result to the next through memory, and what one kernel would save at most.', [
