@@ -151,6 +151,10 @@ static bool open_begin(kineto_reader *r, uint32_t row, uint32_t lane) {
     return true;
 }
 
+/* Times that no trace has: in nanoseconds the year 2116, and 104 days. Within them no difference of two times, and no
+ * sum of a thousand durations, leaves 64 bits. */
+static const int64_t LATEST = INT64_C(1) << 62, LONGEST = INT64_C(1) << 53;
+
 static bool close_begin(kineto_reader *r, uint32_t category, uint32_t lane) {
     if (lane >= r->open_head_cap || !r->open_head[lane]) {
         r->trace->skipped++;
@@ -163,8 +167,11 @@ static bool close_begin(kineto_reader *r, uint32_t category, uint32_t lane) {
     t->phase[row] = 'X';
     t->dur[row] = 0;
     if (r->raw.ts < t->ts[row]) return ep_trace_repair(t, "negative_dur", r->raw.offset);
-    if (!__builtin_sub_overflow(r->raw.ts, t->ts[row], &t->dur[row])) return true;
-    t->dur[row] = 0;
+    int64_t dur = r->raw.ts - t->ts[row]; /* of two times within LATEST */
+    if (dur <= LONGEST) {
+        t->dur[row] = dur;
+        return true;
+    }
     return ep_trace_repair(t, "impossible_time", r->raw.offset);
 }
 
@@ -175,11 +182,10 @@ static bool is_call_flow(slice category) {
     return false;
 }
 
-/* Times that no row can hold. */
 static bool impossible(const raw_event *e) {
-    int64_t end;
     if (e->wild_time) return true;
-    return e->has_ts && e->has_dur && __builtin_add_overflow(e->ts, e->dur, &end);
+    if (e->has_ts && (e->ts > LATEST || e->ts < -LATEST)) return true;
+    return e->has_dur && e->dur > LONGEST;
 }
 
 static ep_status store_row(kineto_reader *r, ep_event_kind kind, uint32_t category, uint32_t lane) {

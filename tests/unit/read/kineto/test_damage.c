@@ -63,6 +63,7 @@ static const struct {
     {"damage/impossible_time.json", "2 rows, 3 skipped: impossible_time 3 @139", "aten::end"},
     {"damage/unpaired.json", "3 rows, 1 skipped: unpaired_end 1 @215; unpaired_begin 1 @139", "open"},
     {"damage/not_utf8_key.json", "3 rows, 0 skipped: invalid_utf8 1 @238", "aten::a"},
+    {"damage/endless.json", "4 rows, 3 skipped: impossible_time 4 @139", "month"},
     {"damage/raw_quotes.json", "5 rows, 2 skipped: raw_quote 8 @89; broken_event 2 @519", "say \"hi\" now"},
     {"damage/raw_quotes.json", "5 rows, 2 skipped: raw_quote 8 @89; broken_event 2 @519", "ends in \"hi\""},
     {"damage/raw_quotes.json", "5 rows, 2 skipped: raw_quote 8 @89; broken_event 2 @519", "\"a\", b"},
