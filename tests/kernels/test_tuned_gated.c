@@ -227,6 +227,41 @@ static void pairs_hold_value_and_slope(void **state) {
         }
 }
 
+/* Every gate there is, in two orders (vectors all near 0, and mixed ones), with products that are ordinary, zeros,
+ * denormals, infinite and NaN: each way of each row gives act rounded, times up, rounded. */
+static void every_gate_every_way(void **state) {
+    (void)state;
+    enum { ALL = 65536 };
+    static const float ups[] = {1.0f,   -1.5f, 0.3f,   0.0f,     -0.0f, 1e-40f, 6e-8f,
+                                3e-39f, 6e4f,  -3e38f, INFINITY, NAN,   7.7f};
+    uint16_t *gate = malloc(ALL * 2), *up = malloc(ALL * 2), *want = malloc(ALL * 2), *got = malloc(ALL * 2);
+    assert_true(gate && up && want && got);
+    for (int c = 0; c < 2 * 3 * 4; c++) {
+        ep_dtype d = c % 2 ? EP_DTYPE_BF16 : EP_DTYPE_F16;
+        ep_act act = (ep_act)(EP_ACT_GELU_TANH + c / 2 % 3);
+        int step = c / 6 % 2 ? 0x9e37 : 1, rest = c / 12;
+        for (int i = 0; i < ALL; i++) {
+            gate[i] = (uint16_t)(i * step);
+            ep_element_store(d, &up[i], (double)(rest ? ups[(i / 32 + i) % 13] : 1.25f));
+            float a = (float)rounded(d, act_apply(act, (float)ep_element_load(d, &gate[i])));
+            ep_element_store(d, &want[i], (double)(a * (float)ep_element_load(d, &up[i])));
+        }
+        ep_gated_row r = {.n = ALL, .gate = gate, .up = up, .out = got, .act = act, .eager = true};
+        for (int way = 0; way < 3; way++) {
+            r.table = way ? ep_act_table(d, act) : NULL, r.mix = way == 2;
+            memset(got, 0xff, ALL * 2);
+            ep_tuned_select(d, ep_cpu_get()->isa)->gated_row(&r);
+            for (int i = 0; i < ALL; i++) {
+                double y = ep_element_load(d, &got[i]), w = ep_element_load(d, &want[i]);
+                if (isnan(w) ? !isnan(y) : got[i] != want[i])
+                    fail_msg("%s %s way %d: gate %g up %g: %g, want %g", ep_dtype_name(d), ep_act_name(act), way,
+                             ep_element_load(d, &gate[i]), ep_element_load(d, &up[i]), y, w);
+            }
+        }
+    }
+    free(gate), free(up), free(want), free(got);
+}
+
 static void special_values(void **state) {
     (void)state;
     float g[8] = {NAN, INFINITY, -INFINITY, 0, -0.0f, 1e-40f, -1e-40f, 3e38f}, u[8], out[8];
@@ -290,8 +325,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_width_and_act), cmocka_unit_test(wide_rows),
         cmocka_unit_test(tables_equal_the_formula),   cmocka_unit_test(special_values),
-        cmocka_unit_test(rows_past_the_caches),       cmocka_unit_test(pairs_hold_value_and_slope),
-        cmocka_unit_test(rows_a_gibi_apart),          cmocka_unit_test(many_dims_and_empty),
+        cmocka_unit_test(every_gate_every_way),       cmocka_unit_test(rows_past_the_caches),
+        cmocka_unit_test(pairs_hold_value_and_slope), cmocka_unit_test(rows_a_gibi_apart),
+        cmocka_unit_test(many_dims_and_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -604,22 +604,35 @@ V_TABLE v_bf16_silu_4[32] = {-0.0188059788f, 0.0856530145f, 0.33155185f, 1.47391
 static __attribute__((noinline, unused)) v_f32 v_silu_far(v_f32 x) {
     return x / (K(1.0f) + v_exp(-x));
 }
-/* magic + x has 0 behind the steps' place; |x| < bound is where the tables reach. */
-#define V_QUARTIC(word, tables, magic, bound, far)                                                                     \
-    V_FN v_f32 word(v_f32 x) {                                                                                         \
-        v_f32 n = x + K(magic), d = x - (n - K(magic));                                                                \
+/* magic + x has 0 behind the steps' place; |x| < bound is where the tables reach. x less the nearest step is one
+ * operation on AVX-512. */
+#if V_LANES == 16 && (defined(__clang__) || __GNUC__ >= 12)
+#ifdef __clang__
+#define V_REST(x, n, magic, bits) ((v_f32)__builtin_ia32_reduceps512_mask(x, (bits) << 4, x, (v_mask)-1, 4))
+#else
+#define V_REST(x, n, magic, bits) ((v_f32)__builtin_ia32_reduceps512_mask_round(x, (bits) << 4, x, (v_mask)-1, 4))
+#endif
+#else
+#define V_REST(x, n, magic, bits) ((x) - ((n)-K(magic)))
+#endif
+#define V_QUARTIC(word, tables, magic, bits, bound, far)                                                               \
+    V_FN v_f32 word##_near(v_f32 x) { /* |x| < bound; the sign of -0 may be lost */                                    \
+        v_f32 n = x + K(magic), d = V_REST(x, n, magic, bits);                                                         \
         v_i32 at = v_bits(n);                                                                                          \
         v_f32 p = v_fma(v_lookup32(tables##_4, at), d, v_lookup32(tables##_3, at));                                    \
         p = v_fma(p, d, v_lookup32(tables##_2, at));                                                                   \
         p = v_fma(p, d, v_lookup32(tables##_1, at));                                                                   \
-        p = v_fma(p, d, v_lookup32(tables##_0, at));                                                                   \
+        return v_fma(p, d, v_lookup32(tables##_0, at));                                                                \
+    }                                                                                                                  \
+    V_FN v_f32 word(v_f32 x) {                                                                                         \
+        v_f32 p = v_gelu_sign(word##_near(x), x); /* all have the sign of x */                                         \
         v_mask inside = v_lt(v_abs(x), K(bound));                                                                      \
         if (__builtin_expect(v_all(inside), 1)) return p;                                                              \
         return v_blend(inside, p, far(x));                                                                             \
     }
-V_QUARTIC(v_gelu_tanh_of_f16, v_f16_tanh, 3145728.0f, 3.875f, v_gelu_tanh_far)
-V_QUARTIC(v_gelu_erf_of_f16, v_f16_erf, 3145728.0f, 3.875f, v_gelu_erf_far)
-V_QUARTIC(v_silu_of_f16, v_f16_silu, 6291456.0f, 7.75f, v_silu_far)
-V_QUARTIC(v_silu_of_bf16, v_bf16_silu, 6291456.0f, 7.75f, v_silu_far)
+V_QUARTIC(v_gelu_tanh_of_f16, v_f16_tanh, 3145728.0f, 2, 3.875f, v_gelu_tanh_far)
+V_QUARTIC(v_gelu_erf_of_f16, v_f16_erf, 3145728.0f, 2, 3.875f, v_gelu_erf_far)
+V_QUARTIC(v_silu_of_f16, v_f16_silu, 6291456.0f, 1, 7.75f, v_silu_far)
+V_QUARTIC(v_silu_of_bf16, v_bf16_silu, 6291456.0f, 1, 7.75f, v_silu_far)
 
 #endif

@@ -19,7 +19,8 @@ static const struct {
                {"cat", "copy"},        {"pack", "copy"},      {"transpose", "copy"}};
 
 static const char *const dtypes[] = {"f32", "bf16", "f16", "i32", "i64", "bool"};
-static const char *const isas[] = {"ref", "portable", "avx2", "avx512", "avx512bf16", "amxbf16", "onednn", "cublaslt"};
+static const char *const isas[] = {"ref",        "portable", "avx2",   "avx512",  "avx512bf16",
+                                   "avx512fp16", "amxbf16",  "onednn", "cublaslt"};
 static const struct {
     const char *word, *class_name;
 } generated_kinds[] = {{"poi", "pointwise"}, {"red", "reduction"}, {"gem", "gemm"}};

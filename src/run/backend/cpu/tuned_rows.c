@@ -11,6 +11,7 @@
     ROW(bf16_gemm_avx2_t5x16)                                                                                          \
     ROW(f32_gemm_avx512_t14x32)                                                                                        \
     ROW(f32_gemm_avx2_t6x16)                                                                                           \
+    ROW(f16_gemm_avx512fp16_t12x32)                                                                                    \
     ROW(f16_gemm_avx512_t12x32)                                                                                        \
     ROW(f16_gemm_avx2_t6x16)
 #else

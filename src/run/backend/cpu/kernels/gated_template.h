@@ -1,6 +1,9 @@
 /* act(gate) * up over a row, its form for interleaved inputs, and its gradients, written once over the vector vocabulary.
  * Bound by memory in f32, at the bound both ways; 16 results in a 16-bit dtype take 3.1 ns of gathers from the table where
  * memory takes 2.3 to 3 a thread (docs/performance.md). Uses the TILE_* words and tile_act_rounded of tile_template.h. */
+#if defined(__AVX512FP16__) && V_LANES == 16 && !defined(TILE_DTYPE_BF16) && TILE_SIZE == 2
+#define GATED_F16_UNIT
+#endif
 #define GATED_FN static inline __attribute__((always_inline)) void
 
 /* The slopes of the gelus far from 0, without rounding. Beyond 20 every slope here is 0 or 1 to the last bit of f32. */
@@ -100,46 +103,96 @@ enum {
     AHEAD = 2048 /* bytes: the processor's own prefetch stops at the end of a page, and gathers fill its window early */
 };
 
-/* All 32 words below V_NEAR_BF16 in value and no denormals: asked once for two vectors of f32. Then act rounds to the
- * dtype in two operations; only of denormals do halves go to even otherwise. */
-#if defined(TILE_DTYPE_BF16) && V_LANES == 16
+#if TILE_SIZE == 2 && V_LANES == 16
+/* All 32 words near 0 in value, where the short forms need no test, and (bf16) no denormals: asked once for two vectors
+ * of f32. Twice the word drops the sign. In bf16 act then rounds in two operations: only of denormals do halves go to
+ * even otherwise. */
 #define GATED_NEAR_WORDS
-V_FN bool gated_near_words(v_i32 q) {
-    __m512i w = _mm512_add_epi16((__m512i)q, (__m512i)q), least = _mm512_set1_epi16(0x400);
-    __mmask32 not_zero = _mm512_test_epi16_mask(w, w);
+V_FN bool gated_near_words(const ep_act act, v_i32 q) {
+    __m512i w = _mm512_add_epi16((__m512i)q, (__m512i)q);
+#if defined(TILE_DTYPE_BF16)
+    const short least = 0x400, bound = (short)(act == EP_ACT_SILU ? 0x81f0 : 0x80f0);
     __mmask32 off =
-        _mm512_mask_cmpge_epu16_mask(not_zero, _mm512_sub_epi16(w, least), _mm512_set1_epi16(0x80f0 - 0x400));
+        _mm512_mask_cmpge_epu16_mask(_mm512_test_epi16_mask(w, w), _mm512_sub_epi16(w, _mm512_set1_epi16(least)),
+                                     _mm512_set1_epi16((short)(bound - least)));
+#else
+    const short bound = (short)(act == EP_ACT_SILU ? 0x8f80 : 0x8780);
+    __mmask32 off = _mm512_cmpge_epu16_mask(w, _mm512_set1_epi16(bound));
+#endif
     return _kortestz_mask32_u8(off, off);
 }
 V_FN v_f32 gated_near(const ep_act act, v_f32 g) {
-    v_f32 y = act == EP_ACT_GELU_TANH ? v_gelu_tanh_near_bf16(g) : v_gelu_erf_near_bf16(g);
-    return v_float(v_iadd(v_bits(y), v_iset1(0x8000)) & (int)0xffff0000);
+#if defined(TILE_DTYPE_BF16)
+    if (act == EP_ACT_GELU_TANH) return v_gelu_tanh_near_bf16(g);
+    if (act == EP_ACT_GELU_ERF) return v_gelu_erf_near_bf16(g);
+    return v_gelu_sign(v_silu_of_bf16_near(g), g);
+#else
+    if (act == EP_ACT_GELU_TANH) return v_gelu_tanh_of_f16_near(g);
+    if (act == EP_ACT_GELU_ERF) return v_gelu_erf_of_f16_near(g);
+    return v_silu_of_f16_near(g);
+#endif
 }
 #endif
+
 #if TILE_SIZE == 2
-/* By formula from a gate whose lanes are all near 0 (`near`), where the dtype has a form for those alone. */
-V_FN v_f32 gated_half(const ep_act act, const bool eager, bool near, const float *table, v_i32 index, v_f32 g,
-                      v_f32 u) {
-    if (act == EP_ACT_COUNT) return v_gather(table, index) * u;
+#if !defined(GATED_F16_UNIT)
+/* act rounded to the dtype. `near`: all lanes are near 0 (and the dtype has a form for those). */
+V_FN v_f32 gated_rounded(const ep_act act, bool near, const float *table, v_i32 index, v_f32 g) {
+    (void)index, (void)table, (void)near;
+    if (act == EP_ACT_COUNT) return v_gather(table, index);
 #ifdef GATED_NEAR_WORDS
-    if (near) return gated_near(act, g) * u;
+#if defined(TILE_DTYPE_BF16)
+    if (near) return v_float(v_iadd(v_bits(gated_near(act, g)), v_iset1(0x8000)) & (int)0xffff0000);
+#else
+    if (near) return TILE_ROUND(v_gelu_sign(gated_near(act, g), g));
 #endif
-    (void)near, (void)index;
-    return gated_one(act, eager, table, g, u);
+#endif
+    return TILE_ROUND(gated_act(act, g));
 }
-V_FN v_i32 gated_piece(const ep_act act_a, const ep_act act_b, const bool eager, const float *table, v_i32 g, v_i32 u) {
-#ifdef GATED_NEAR_WORDS
-    if (eager && (act_b == EP_ACT_GELU_TANH || act_b == EP_ACT_GELU_ERF) && __builtin_expect(gated_near_words(g), 1))
-        return TILE_JOIN(gated_half(act_a, eager, true, table, TILE_INDEX_A(g), TILE_A(g), TILE_A(u)),
-                         gated_half(act_b, eager, true, table, TILE_INDEX_B(g), TILE_B(g), TILE_B(u)));
 #endif
-    return TILE_JOIN(gated_half(act_a, eager, false, table, TILE_INDEX_A(g), TILE_A(g), TILE_A(u)),
-                     gated_half(act_b, eager, false, table, TILE_INDEX_B(g), TILE_B(g), TILE_B(u)));
+
+#if defined(GATED_F16_UNIT)
+V_FN v_f32 gated_half(const ep_act act, bool near, const float *table, v_i32 index, v_f32 g) {
+    if (act == EP_ACT_COUNT) return v_gather(table, index);
+    return near ? gated_near(act, g) : gated_act(act, g);
+}
+/* A conversion rounds act, and a product in f16 is rounded as one in f32 and its conversion are. */
+V_FN v_i32 gated_words(const ep_act act_a, const ep_act act_b, bool near, const float *table, const char *gate,
+                       const char *up) {
+    v_i32 g = v_bits(v_load(gate)), u = v_bits(v_load(up));
+    v_f32 a = gated_half(act_a, near, table, TILE_INDEX_A(g), v_load_f16(gate));
+    v_f32 b = gated_half(act_b, near, table, TILE_INDEX_B(g), v_load_f16(gate + 32));
+    __m512i act = (__m512i)TILE_JOIN(a, b), sign = _mm512_set1_epi16((short)0x8000);
+    if (near) act = _mm512_ternarylogic_epi32(act, (__m512i)g, sign, 0xf8); /* that of -0 */
+    return (v_i32)_mm512_castph_si512(_mm512_mul_ph(_mm512_castsi512_ph(act), _mm512_castsi512_ph((__m512i)u)));
 }
 #else
-V_FN v_i32 gated_piece(const ep_act act_a, const ep_act act_b, const bool eager, const float *table, v_i32 g, v_i32 u) {
+V_FN v_i32 gated_words(const ep_act act_a, const ep_act act_b, bool near, const float *table, const char *gate,
+                       const char *up) {
+    v_i32 g = v_bits(v_load(gate)), u = v_bits(v_load(up));
+    return TILE_JOIN(gated_rounded(act_a, near, table, TILE_INDEX_A(g), TILE_A(g)) * TILE_A(u),
+                     gated_rounded(act_b, near, table, TILE_INDEX_B(g), TILE_B(g)) * TILE_B(u));
+}
+#endif
+/* The product of a vector of gates and ups. */
+V_FN v_i32 gated_piece(const ep_act act_a, const ep_act act_b, const bool eager, const float *table, const char *gate,
+                       const char *up) {
+    v_i32 g = v_bits(v_load(gate)), u = v_bits(v_load(up));
+    if (!eager)
+        return TILE_JOIN(gated_one(act_a, false, table, TILE_A(g), TILE_A(u)),
+                         gated_one(act_b, false, table, TILE_B(g), TILE_B(u)));
+#ifdef GATED_NEAR_WORDS
+    bool curve = act_b == EP_ACT_GELU_TANH || act_b == EP_ACT_GELU_ERF || act_b == EP_ACT_SILU;
+    if (curve && __builtin_expect(gated_near_words(act_b, g), 1))
+        return gated_words(act_a, act_b, true, table, gate, up);
+#endif
+    return gated_words(act_a, act_b, false, table, gate, up);
+}
+#else
+V_FN v_i32 gated_piece(const ep_act act_a, const ep_act act_b, const bool eager, const float *table, const char *gate,
+                       const char *up) {
     (void)act_b;
-    return v_bits(gated_one(act_a, eager, table, v_float(g), v_float(u)));
+    return v_bits(gated_one(act_a, eager, table, v_load(gate), v_load(up)));
 }
 #endif
 
@@ -169,7 +222,7 @@ GATED_FN gated_turn(const ep_gated_row *r, const ep_act act_a, const ep_act act_
     __builtin_prefetch(g + AHEAD, 0, 3);
     __builtin_prefetch(u + AHEAD, 0, 3);
     _Pragma("GCC unroll 2") for (int k = 0; k < 64; k += PIECE * TILE_SIZE) {
-        v_i32 y = gated_piece(act_a, act_b, eager, r->table, v_bits(v_load(g + k)), v_bits(v_load(u + k)));
+        v_i32 y = gated_piece(act_a, act_b, eager, r->table, g + k, u + k);
         GATED_PUT(r->stream, out + k, y);
     }
 }
