@@ -48,6 +48,7 @@ int epi_writable(const char *option, const char *path, bool folder) {
 }
 
 int epi_fail(const char *what, const ep_error *err) {
+    if (!what) return epi_bad("%s", err->message);
     if (err->line > 0) return epi_bad("%s:%d:%d: %s", what, err->line, err->column, err->message);
     if (err->position >= 0) return epi_bad("%s: at byte %lld: %s", what, (long long)err->position, err->message);
     if (*what && strstr(err->message, what)) return epi_bad("%s", err->message); /* it names the file already */

@@ -29,3 +29,14 @@ done
 if "$epi" kernels --show no_such_kernel 2>/dev/null; then exit 1; fi
 "$epi" kernels --clear-cache | grep -q "2 entries removed"
 "$epi" kernels --cache | grep -q "none yet"
+# A folder that can't be is told in a sentence.
+refused() {
+    local code=0
+    "$@" >/dev/null 2>"$EPILOGUE_CACHE_DIR/err" || code=$?
+    [ "$code" -eq 2 ] && grep -q "^epi: no cache: " "$EPILOGUE_CACHE_DIR/err"
+}
+touch "$EPILOGUE_CACHE_DIR/file"
+for what in --cache "--cache --json"; do
+    refused env EPILOGUE_CACHE_DIR="$EPILOGUE_CACHE_DIR/file/none" "$epi" kernels $what
+    refused env -u HOME -u XDG_CACHE_HOME -u EPILOGUE_CACHE_DIR "$epi" kernels $what
+done
