@@ -72,9 +72,10 @@ __global__ void difference(const bf *a, const bf *b, size_t n, double *out) {
     atomicMax(w, (unsigned long long)__double_as_longlong(worst));
 }
 
-static CUtensorMap map2d(const void *p, long long rows, long long cols, int box_rows, int box_cols = 64) {
+static CUtensorMap map2d(const void *p, long long rows, long long cols, int box_rows, int box_cols = 64,
+                         long long row = 0) {
     CUtensorMap m;
-    cuuint64_t size[2] = {(cuuint64_t)cols, (cuuint64_t)rows}, stride[1] = {(cuuint64_t)cols * 2};
+    cuuint64_t size[2] = {(cuuint64_t)cols, (cuuint64_t)rows}, stride[1] = {(cuuint64_t)(row ? row : cols) * 2};
     cuuint32_t box[2] = {(cuuint32_t)box_cols, (cuuint32_t)box_rows}, one[2] = {1, 1};
     CK(cuTensorMapEncodeTiled(&m, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)p, size, stride, box, one,
                               CU_TENSOR_MAP_INTERLEAVE_NONE,

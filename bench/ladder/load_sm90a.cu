@@ -1,8 +1,7 @@
 /* How fast the copy engine brings weights to shared memory, by order of access: nothing is computed with them.
  * nvcc -gencode=arch=compute_90a,code=sm_90a -O3 -std=c++17 -o /tmp/load bench/ladder/load_sm90a.cu -lcuda -lcublasLt */
-#include "../../src/run/backend/cuda/kernels/common/barrier.cuh"
-#include "../../src/run/backend/cuda/kernels/common/tma.cuh"
 #include "ladder.cuh"
+#include "ring.cuh"
 
 struct load_args {
     int units, per_row, rows, kb, mode, stages, stage, xrows; /* a unit: `rows` weight rows by 64 kb */
@@ -18,16 +17,8 @@ __device__ __forceinline__ void tma_load4(uint32_t dst, const CUtensorMap *map, 
 __global__ void __launch_bounds__(64, 1)
     load_all(const __grid_constant__ CUtensorMap w, const __grid_constant__ CUtensorMap x, const load_args a) {
     extern __shared__ uint8_t raw[];
-    __shared__ alignas(8) uint64_t bars[64];
-    uint32_t base = (ep::smem_u32(raw) + 1023) & ~1023u, full = ep::smem_u32(bars), empty = full + 256;
-    if (threadIdx.x == 0) {
-        for (int s = 0; s < a.stages; s++) {
-            ep::mbar_init(full + 8 * s, 1);
-            ep::mbar_init(empty + 8 * s, 1);
-        }
-        ep::fence_barrier_init();
-    }
-    __syncthreads();
+    Ring ring = open_ring(raw, a.stages);
+    uint32_t base = ring.base, full = ring.full, empty = ring.empty;
     ep::launch_next_grid();
     int from = (int)((long long)a.units * blockIdx.x / gridDim.x),
         to = (int)((long long)a.units * (blockIdx.x + 1) / gridDim.x);
@@ -128,16 +119,8 @@ __global__ void __launch_bounds__(64, 1)
     walk_all(const __grid_constant__ CUtensorMap g, const __grid_constant__ CUtensorMap up,
              const __grid_constant__ CUtensorMap x, const walk_args a) {
     extern __shared__ uint8_t raw[];
-    __shared__ alignas(8) uint64_t bars[64];
-    uint32_t base = (ep::smem_u32(raw) + 1023) & ~1023u, full = ep::smem_u32(bars), empty = full + 256;
-    if (threadIdx.x == 0) {
-        for (int s = 0; s < a.stages; s++) {
-            ep::mbar_init(full + 8 * s, 1);
-            ep::mbar_init(empty + 8 * s, 1);
-        }
-        ep::fence_barrier_init();
-    }
-    __syncthreads();
+    Ring ring = open_ring(raw, a.stages);
+    uint32_t base = ring.base, full = ring.full, empty = ring.empty;
     int each = (a.tiles + gridDim.x - 1) / gridDim.x, s = 0;
     int from = a.runs ? blockIdx.x * each : blockIdx.x, step = a.runs ? 1 : gridDim.x,
         to = a.runs ? min(a.tiles, from + each) : a.tiles;

@@ -1,9 +1,8 @@
 /* How fast weights come to shared memory, by way of loading, by what lies together in memory, and by how many
  * multiprocessors load.
  * nvcc -gencode=arch=compute_90a,code=sm_90a -O3 -std=c++17 -o /tmp/rate bench/ladder/rate_sm90a.cu -lcuda -lcublasLt */
-#include "../../src/run/backend/cuda/kernels/common/barrier.cuh"
-#include "../../src/run/backend/cuda/kernels/common/tma.cuh"
 #include "ladder.cuh"
+#include "ring.cuh"
 
 enum { BOXES, CHUNKS, SEGMENTS, PLAIN };
 
@@ -32,16 +31,8 @@ __device__ __forceinline__ void load_3d(uint32_t dst, const CUtensorMap *map, in
 
 __global__ void __launch_bounds__(64, 1) by_engine(const __grid_constant__ CUtensorMap m, const rate_args a) {
     extern __shared__ uint8_t raw[];
-    __shared__ alignas(8) uint64_t bars[64];
-    uint32_t base = (ep::smem_u32(raw) + 1023) & ~1023u, full = ep::smem_u32(bars), empty = full + 256;
-    if (threadIdx.x == 0) {
-        for (int s = 0; s < a.stages; s++) {
-            ep::mbar_init(full + 8 * s, 1);
-            ep::mbar_init(empty + 8 * s, 1);
-        }
-        ep::fence_barrier_init();
-    }
-    __syncthreads();
+    Ring ring = open_ring(raw, a.stages);
+    uint32_t base = ring.base, full = ring.full, empty = ring.empty;
     ep::launch_next_grid();
     int across = (int)(a.row_bytes / a.bytes), tiles = a.units / across;
     int each = (tiles + gridDim.x - 1) / gridDim.x, lane = threadIdx.x & 31;

@@ -119,6 +119,40 @@ __device__ __forceinline__ float plain_value(float v, const gemm_args &args, int
     return v;
 }
 
+/* The two words of a thread's rows r and r + 8 for columns 8 j.. of its tile: rounded, activated, packed. */
+template <typename T, int BN, bool GATED, int ACT, bool EAGER>
+__device__ __forceinline__ void result_words(const float (&d)[BN / 2], const gemm_args &args, int j, int row,
+                                             int column, uint32_t *lo, uint32_t *hi) {
+    if constexpr (GATED) {
+        gated_words<T, BN, ACT, EAGER>(d, args, j, column, lo, hi);
+    } else {
+        float v[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            v[i] = plain_value<T, ACT, EAGER>(d[4 * j + i], args, row + 8 * (i >> 1), column + 8 * j + (i & 1));
+        *lo = T::pack(v[0], v[1]);
+        *hi = T::pack(v[2], v[3]);
+    }
+}
+
+/* Barriers of a ring: a buffer is full when the copy engine says so, empty when `users` have said so. */
+template <int STAGES> __device__ __forceinline__ void ring_init(uint32_t full, uint32_t empty, int users) {
+    for (int s = 0; s < STAGES; s++) {
+        mbar_init(full + 8 * s, 1);
+        mbar_init(empty + 8 * s, users);
+    }
+}
+
+/* Once one thread has set up the barriers: they are there for all of the CTA, or of the cluster; and the next grid's CTAs may
+ * take this one's place as it ends; they wait for its results themselves. */
+template <bool CLUSTER> __device__ __forceinline__ void ring_ready() {
+    if (CLUSTER)
+        cluster_sync();
+    else
+        __syncthreads();
+    launch_next_grid();
+}
+
 /* The thread's warpgroup, told in a way that shows all lanes of a warp to have the same one: addresses that depend on it, and
  * with them the products' descriptors, are then computed on the scalar side. Else eight registers are carried there before
  * each product (measured on an H200: 2 to 3 % of the kernel). */
@@ -148,7 +182,7 @@ template <typename S, int STAGES, int CM, int CN> struct gemm_place {
 template <typename S, int BN, int STAGES, int CM, int CN, bool GATED>
 __device__ __forceinline__ void produce(const CUtensorMap *map_x, const CUtensorMap *map_w0, const CUtensorMap *map_w1,
                                         const gemm_args &args, const gemm_place<S, STAGES, CM, CN> &p) {
-    static_assert(CM <= 2, "two CTAs share the weights: one loads the first half, one the second");
+    constexpr int EACH = BN / (CM == 1 ? 2 : CM); /* weight rows of one load: CTAs that share them load one part each */
     uint16_t mask_x = 0, mask_w = 0;
     for (int i = 0; i < CN; i++) mask_x |= (uint16_t)(1 << (p.at_m + CM * i));
     for (int i = 0; i < CM; i++) mask_w |= (uint16_t)(1 << (i + CM * p.at_n));
@@ -176,10 +210,11 @@ __device__ __forceinline__ void produce(const CUtensorMap *map_x, const CUtensor
             if (CM == 1) {
                 tma_load(b_at, map_w0, b * BK, col, bar, args.policy_w);
                 tma_load(b_up, up, b * BK, col_up, bar, args.policy_w);
-            } else if (p.at_m == 0) {
-                tma_load_multicast(b_at, map_w0, b * BK, col, bar, mask_w, args.policy_w);
             } else {
-                tma_load_multicast(b_up, up, b * BK, col_up, bar, mask_w, args.policy_w);
+                bool second = 2 * p.at_m >= CM;
+                int from = (second ? col_up : col) + (p.at_m - (second ? CM / 2 : 0)) * EACH;
+                tma_load_multicast(b_at + p.at_m * (EACH * ROW_BYTES), second ? up : map_w0, b * BK, from, bar, mask_w,
+                                   args.policy_w);
             }
             if (++s == STAGES) {
                 s = 0;
@@ -235,18 +270,10 @@ __device__ __forceinline__ void gemm_body(const CUtensorMap *map_x, const CUtens
     int group = warpgroup();
 
     if (threadIdx.x == 0) {
-        for (int s = 0; s < STAGES; s++) {
-            mbar_init(p.full + 8 * s, 1);
-            mbar_init(p.empty + 8 * s, WGS * (CM + CN - 1));
-        }
+        ring_init<STAGES>(p.full, p.empty, WGS * (CM + CN - 1));
         fence_barrier_init();
     }
-    if (CM * CN > 1)
-        cluster_sync();
-    else
-        __syncthreads();
-    /* The next grid's CTAs may take this one's place as it ends; they wait for its results themselves. */
-    launch_next_grid();
+    ring_ready<(CM * CN > 1)>();
 
     if (group == 0) {
         registers_down<40>();
@@ -268,19 +295,8 @@ __device__ __forceinline__ void gemm_body(const CUtensorMap *map_x, const CUtens
             for (int part = 0; part < OUT / S::staged; part++) {
                 if (elected) tma_wait_read<0>();
                 named_barrier(1 + wg, 128);
-                store_tile<T, S::staged>(out, [&](int jj, uint32_t *lo, uint32_t *hi) {
-                    int j = part * (S::staged / 8) + jj;
-                    if constexpr (GATED) {
-                        gated_words<T, BN, ACT, EAGER>(d, args, j, column, lo, hi);
-                    } else {
-                        float v[4];
-#pragma unroll
-                        for (int i = 0; i < 4; i++)
-                            v[i] = plain_value<T, ACT, EAGER>(d[4 * j + i], args, row + 8 * (i >> 1),
-                                                              column + 8 * j + (i & 1));
-                        *lo = T::pack(v[0], v[1]);
-                        *hi = T::pack(v[2], v[3]);
-                    }
+                store_tile<T, S::staged>(out, [&](int j, uint32_t *lo, uint32_t *hi) {
+                    result_words<T, BN, GATED, ACT, EAGER>(d, args, part * (S::staged / 8) + j, row, column, lo, hi);
                 });
                 fence_async_shared();
                 named_barrier(1 + wg, 128);
@@ -338,21 +354,14 @@ __device__ __forceinline__ void handed_body(const CUtensorMap *map_x, const CUte
     uint32_t made = p.empty + 8 * STAGES, stored = made + 16;
     int group = warpgroup();
     if (threadIdx.x == 0) {
-        for (int s = 0; s < STAGES; s++) {
-            mbar_init(p.full + 8 * s, 1);
-            mbar_init(p.empty + 8 * s, 2 * CM);
-        }
+        ring_init<STAGES>(p.full, p.empty, 2 * CM);
         for (int i = 0; i < HANDS; i++) {
             mbar_init(made + 8 * i, 128);
             mbar_init(stored + 8 * i, 1);
         }
         fence_barrier_init();
     }
-    if (CM > 1)
-        cluster_sync();
-    else
-        __syncthreads();
-    launch_next_grid();
+    ring_ready<(CM > 1)>();
 
     if (group == 0) {
         registers_down<72>();
