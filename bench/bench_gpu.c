@@ -5,7 +5,8 @@
  *     bench_gpu            all of it, about 40 s
  *     bench_gpu blocks     blocks of little memory only, about 10 s
  *     bench_gpu rested     tuned blocks as PyTorch's script measures its own: two seconds of rest (where it compiles), then
- *                          seven bursts of 10, of 50 where they are short; a card at its power limit starts cool */
+ *                          seven bursts of 10, of 50 where they are short; a card at its power limit starts cool
+ *     bench_gpu [rested] M,DIM,HIDDEN ...   these blocks alone */
 #include "bench_gpu.h"
 
 #include <string.h>
@@ -98,21 +99,30 @@ static void block(ep_block_kind kind, int64_t m, int64_t dim, int64_t hidden) {
 }
 
 int main(int argc, char **argv) {
-    rested = argc > 1 && strcmp(argv[1], "rested") == 0;
     static const int64_t shapes[][3] = {{8192, 768, 3072},   {8192, 2048, 16384}, {8192, 4096, 14336},
                                         {1024, 2048, 16384}, {128, 4096, 14336},  {16, 4096, 14336},
                                         {16, 2048, 16384},   {1, 2048, 16384},    {1, 768, 3072}};
+    bool little = false, given = false;
+    for (int i = 1; i < argc; i++) {
+        rested = rested || strcmp(argv[i], "rested") == 0;
+        little = little || strcmp(argv[i], "blocks") == 0;
+    }
     if (!open_gpu()) return 2;
-    bool all = argc < 2 || strcmp(argv[1], "blocks") != 0;
-    if (all && !rested) {
+    for (int i = 1; i < argc; i++) {
+        long long m, dim, hidden;
+        if (sscanf(argv[i], "%lld,%lld,%lld", &m, &dim, &hidden) != 3) continue;
+        block(EP_BLOCK_GATED, m, dim, hidden);
+        given = true;
+    }
+    if (!given && !little && !rested) {
         gated(8192, 3072);
         gated(8192, 16384);
         gated(16384, 14336);
         gated(8192, 3001);
     }
-    if (!rested) block(EP_BLOCK_LINEAR, 1024, 32, 64);
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        if (all || shapes[i][1] == 768 || shapes[i][0] <= 1024)
+    if (!given && !rested) block(EP_BLOCK_LINEAR, 1024, 32, 64);
+    for (size_t i = 0; !given && i < sizeof shapes / sizeof *shapes; i++)
+        if (!little || shapes[i][1] == 768 || shapes[i][0] <= 1024)
             block(EP_BLOCK_GATED, shapes[i][0], shapes[i][1], shapes[i][2]);
     ep_context_destroy(ctx);
     return 0;

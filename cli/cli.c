@@ -184,3 +184,21 @@ int epi_parse(int argc, char **argv, const char *usage, const epi_option *option
     }
     return -1;
 }
+
+static const struct {
+    const char *name;
+    ep_device_kind kind;
+} devices[] = {{"cpu", EP_DEVICE_CPU}, {"cuda", EP_DEVICE_CUDA}};
+
+int epi_device(const char *text, ep_device *out) {
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        size_t n = strlen(devices[i].name);
+        if (strncmp(text, devices[i].name, n) != 0) continue;
+        char *end = NULL;
+        long index = text[n] == ':' ? strtol(text + n + 1, &end, 10) : 0;
+        if (text[n] && !(text[n] == ':' && end != text + n + 1 && !*end && index >= 0 && index < 1024)) break;
+        *out = (ep_device){devices[i].kind, (int32_t)index};
+        return -1;
+    }
+    return epi_bad("--device is cpu or cuda (cuda:1 for the second), not '%s'", text);
+}

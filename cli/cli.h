@@ -34,6 +34,8 @@ int epi_keep(const char *option, const char *output, const char *const *inputs, 
 /* Asked before long work: can a file be written at `path` (or in it, if it is to be a folder)? -1, or says why not. */
 int epi_writable(const char *option, const char *path, bool folder);
 int epi_bad(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* What --device names: "cpu", "cuda", "cuda:1". -1, or says what it may be and gives EPI_BAD. */
+int epi_device(const char *text, ep_device *out);
 /* The terminal's width (80 when piped), and whether colour is wanted (never when piped or with NO_COLOR). */
 /* "" or, where EPILOGUE_ISA asks for what is not in force (no such name, or more than the processor has), a sentence. */
 const char *epi_isa_note(void);

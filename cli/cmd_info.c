@@ -40,6 +40,8 @@ static void show_gpu(const ep_machine *m) {
     } rows[] = {{"f32 products", "GFLOP/s", m->gflops[EP_DTYPE_F32][1]},
                 {"bf16 products, f32 sums", "GFLOP/s", m->gflops[EP_DTYPE_BF16][1]},
                 {"f16 products, f32 sums", "GFLOP/s", m->gflops[EP_DTYPE_F16][1]},
+                {"f32 products by tf32, f32 sums", "GFLOP/s", m->tf32_gflops},
+                {"reading memory", "GB/s", m->read_gbs[1]},
                 {"copying memory, both ways counted", "GB/s", m->copy_gbs[1]},
                 {"launching a kernel, on the host", "us", m->launch_us},
                 {"replaying a graph of five, on the host", "us", m->graph_launch_us},
@@ -103,6 +105,7 @@ static void show_json(const info *x) {
     json_text(j, "isa", ep_machine_isa());
     json_object(j, "peak_gflops");
     for (int d = 0; d <= EP_DTYPE_F16; d++) put_pair(j, ep_dtype_name((ep_dtype)d), m->gflops[d]);
+    if (x->gpu) put_pair(j, "tf32", (double[2]){m->tf32_gflops, m->tf32_gflops});
     json_end(j);
     put_pair(j, "read_gbs", m->read_gbs);
     put_pair(j, "copy_gbs", m->copy_gbs);
@@ -152,17 +155,17 @@ int cmd_info(int argc, char **argv) {
     const epi_option options[] = {
         {"--measure", OPT_FLAG, &wants_measure, NULL, "measure the ceilings now and keep them"},
         {"--threads", OPT_INT, &threads, "N", "with --measure: what counts as all threads"},
-        {"--device", OPT_TEXT, &device, "NAME", "cpu or cuda (cpu)"},
+        {"--device", OPT_TEXT, &device, "NAME", "cpu, cuda or cuda:N (cpu)"},
         {"--json", OPT_FLAG, &json, NULL, "one JSON object instead of text"},
         {0}};
     info *x = &(info){0};
     ep_error err = {0};
     int count, code = epi_parse(argc, argv, usage, options, NULL, 0, &count);
     if (code >= 0) return code;
-    if (strcmp(device, "cpu") != 0 && strcmp(device, "cuda") != 0)
-        return epi_bad("--device is cpu or cuda, not '%s'", device);
     if (threads < 0 || threads > 4096) return epi_bad("--threads is %" PRId64 "; it must be 0 to 4096", threads);
-    ep_device d = {strcmp(device, "cpu") == 0 ? EP_DEVICE_CPU : EP_DEVICE_CUDA, 0};
+    ep_device d;
+    code = epi_device(device, &d);
+    if (code >= 0) return code;
     x->gpu = d.kind == EP_DEVICE_CUDA;
     if (wants_measure) {
         code = measure(d, threads, json, x);

@@ -1,10 +1,11 @@
-/* `epi kernels`: the CPU kernels of this build, which are used on this machine, and why the others are not; the kernels
- * that compiled mode generated and the cache they are kept in. */
+/* `epi kernels`: the kernels of this build, which are used on this machine, and why the others are not; the kernels that
+ * compiled mode generated and the cache they are kept in. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
-#include "json_out.h"
+#include <inttypes.h>
+
+#include "kernels_gpu.h"
 
 enum { MOST_ROWS = 256 };
 
@@ -117,48 +118,76 @@ static void show_text(const ep_kernel_row *rows, size_t count, const char *dtype
     }
 }
 
-static void show_json(const ep_kernel_row *rows, size_t count, const char *dtype, bool used_only) {
+static void show_json(const ep_kernel_row *rows, size_t count, const char *dtype, const gpu_request *gpu) {
     json_out j = {.to = stdout};
     json_object(&j, NULL);
-    json_text(&j, "isa", ep_machine_isa());
-    json_array(&j, "kernels");
-    for (size_t i = 0; i < count; i++) {
-        if (!shown(&rows[i], dtype, used_only)) continue;
-        json_object(&j, NULL);
-        json_text(&j, "mode", rows[i].mode);
-        json_text(&j, "family", rows[i].family);
-        json_text(&j, "dtype", rows[i].dtype);
-        json_text(&j, "isa", rows[i].isa);
-        json_text(&j, "tile", rows[i].tile);
-        json_text(&j, "limits", rows[i].limits);
-        json_bool(&j, "used", rows[i].used);
-        json_text(&j, "why", rows[i].why);
+    if (!gpu->asked) {
+        json_text(&j, "isa", ep_machine_isa());
+        json_array(&j, "kernels");
+        for (size_t i = 0; i < count; i++)
+            if (shown(&rows[i], dtype, gpu->used_only)) kernels_row_json(&j, &rows[i]);
         json_end(&j);
     }
+    kernels_gpu_json(&j, gpu);
     json_finish(&j);
 }
 
+/* What the GPU's rows are chosen for; the article's block by default. */
+static int check_question(const char *dtype, const char *act, const char *rounding, gpu_request *gpu) {
+    ep_kernel_question *q = &gpu->question;
+    if (dtype && (ep_dtype_parse(dtype, &q->dtype) != EP_OK || q->dtype > EP_DTYPE_F16))
+        return epi_bad("--dtype %s: there are kernels for f32, bf16 and f16", dtype);
+    if (ep_act_parse(act, &q->act) != EP_OK || q->act == EP_ACT_NONE)
+        return epi_bad("--act is gelu_tanh, gelu_erf, silu or relu, not '%s'", act);
+    if (strcmp(rounding, "eager") != 0 && strcmp(rounding, "fewest") != 0)
+        return epi_bad("--rounding is eager or fewest, not '%s'", rounding);
+    q->rounding = strcmp(rounding, "eager") == 0 ? EP_ROUNDING_EAGER : EP_ROUNDING_FEWEST;
+    const struct {
+        const char *name;
+        int64_t value;
+    } sizes[] = {{"--batch", q->rows}, {"--dim", q->dim}, {"--hidden", q->hidden}};
+    for (size_t i = 0; i < 3; i++)
+        if (sizes[i].value < 1 || sizes[i].value > INT32_MAX)
+            return epi_bad("%s is %" PRId64 "; it must be 1 to %d", sizes[i].name, sizes[i].value, INT32_MAX);
+    return -1;
+}
+
 int cmd_kernels(int argc, char **argv) {
-    bool json = false, used_only = false, cache = false, clear = false;
-    const char *dtype = NULL, *show = NULL;
+    bool json = false, cache = false, clear = false;
+    const char *dtype = NULL, *show = NULL, *device = NULL, *act = "gelu_tanh", *rounding = "eager";
+    gpu_request gpu = {.question = {.dtype = EP_DTYPE_BF16, .rows = 8192, .dim = 768, .hidden = 3072}};
+    ep_kernel_question *q = &gpu.question;
     const epi_option options[] = {{"--dtype", OPT_TEXT, (void *)&dtype, "D", "f32, bf16 or f16 only"},
-                                  {"--used", OPT_FLAG, &used_only, NULL, "only what is used here"},
+                                  {"--used", OPT_FLAG, &gpu.used_only, NULL, "only what is used here"},
+                                  {"--device", OPT_TEXT, (void *)&device, "NAME", "cpu, cuda or cuda:N alone"},
+                                  {"--batch", OPT_INT, &q->rows, "N", "GPU: rows of x (8192)"},
+                                  {"--dim", OPT_INT, &q->dim, "N", "GPU: columns of x (768)"},
+                                  {"--hidden", OPT_INT, &q->hidden, "N", "GPU: hidden columns (3072)"},
+                                  {"--act", OPT_TEXT, (void *)&act, "A", "GPU: the activation (gelu_tanh)"},
+                                  {"--rounding", OPT_TEXT, (void *)&rounding, "R", "GPU: eager or fewest (eager)"},
                                   {"--cache", OPT_FLAG, &cache, NULL, "list the generated kernels"},
                                   {"--show", OPT_TEXT, (void *)&show, "NAME", "source of a generated kernel or key"},
                                   {"--clear-cache", OPT_FLAG, &clear, NULL, "remove all generated kernels"},
                                   {"--json", OPT_FLAG, &json, NULL, "one JSON object"},
                                   {.name = NULL}};
     int count, code = epi_parse(argc, argv, usage, options, NULL, 0, &count);
+    if (code < 0) code = check_question(dtype, act, rounding, &gpu);
+    ep_device d = {EP_DEVICE_CPU, 0};
+    if (code < 0 && device) code = epi_device(device, &d);
     if (code >= 0) return code;
-    ep_dtype known;
-    if (dtype && (ep_dtype_parse(dtype, &known) != EP_OK || known > EP_DTYPE_F16))
-        return epi_bad("--dtype %s: there are kernels for f32, bf16 and f16", dtype);
     if (clear) return clear_generated();
     if (show) return show_generated(show);
     if (cache) return list_generated(json);
+    gpu.asked = d.kind == EP_DEVICE_CUDA;
+    q->device = d.index;
     ep_kernel_row rows[MOST_ROWS];
     size_t total = ep_kernel_rows(rows, MOST_ROWS);
     if (total > MOST_ROWS) total = MOST_ROWS;
-    (json ? show_json : show_text)(rows, total, dtype, used_only);
+    if (json) {
+        show_json(rows, total, dtype, &gpu);
+        return EPI_DONE;
+    }
+    if (!gpu.asked) show_text(rows, total, dtype, gpu.used_only);
+    if (!device || gpu.asked) kernels_gpu_text(&gpu);
     return EPI_DONE;
 }

@@ -11,7 +11,7 @@ typedef struct run_request {
     ep_block_kind kind;
     ep_act act;
     int64_t batch, seq, dim, hidden, out; /* out: 0 until it is known */
-    bool autotune, bias, json, ask, modes[EP_MODE_COUNT], all_modes;
+    bool autotune, tf32, bias, json, ask, modes[EP_MODE_COUNT], all_modes;
     ep_dtype dtype;
     ep_device device;
     int64_t threads; /* 0: all */

@@ -1,6 +1,5 @@
 /* The options of `epi run`, read and checked before anything is made. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "run.h"
@@ -11,27 +10,9 @@ static const char usage[] = "usage: epi run BLOCK [OPTIONS]\n\n"
                             "Guesses what one step of BLOCK will do, runs it, and says where the guess was wrong.\n"
                             "BLOCK: linear, mlp, geglu, swiglu, reglu. x is [batch, seq, dim].";
 
-static const struct {
-    const char *name;
-    ep_device_kind kind;
-} devices[] = {{"cpu", EP_DEVICE_CPU}, {"cuda", EP_DEVICE_CUDA}};
-
 typedef struct raw {
     const char *dtype, *mode, *device, *rounding, *specialize, *act;
 } raw;
-
-static int parse_device(const char *text, ep_device *out) {
-    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
-        size_t n = strlen(devices[i].name);
-        if (strncmp(text, devices[i].name, n) != 0) continue;
-        char *end = NULL;
-        long index = text[n] == ':' ? strtol(text + n + 1, &end, 10) : 0;
-        if (text[n] && !(text[n] == ':' && end != text + n + 1 && !*end && index >= 0 && index < 1024)) break;
-        *out = (ep_device){devices[i].kind, (int32_t)index};
-        return -1;
-    }
-    return epi_bad("--device is cpu or cuda (cuda:1 for the second), not '%s'", text);
-}
 
 /* One mode, several with commas between them, or all. */
 static int parse_modes(const char *text, run_request *q) {
@@ -65,7 +46,7 @@ static int parse_words(const raw *w, run_request *q) {
         if (ep_act_parse(w->act, &q->act) != EP_OK)
             return epi_bad("--act is none, gelu_tanh, gelu_erf, silu or relu, not '%s'", w->act);
     }
-    int code = parse_device(w->device, &q->device);
+    int code = epi_device(w->device, &q->device);
     return code >= 0 ? code : parse_modes(w->mode, q);
 }
 
@@ -130,6 +111,7 @@ int run_parse(int argc, char **argv, run_request *q) {
         {"--mode", OPT_TEXT, &w.mode, "NAME", "eager, compiled, tuned, a list of them, or all (eager)"},
         {"--device", OPT_TEXT, &w.device, "NAME", "cpu or cuda (cpu)"},
         {"--threads", OPT_INT, &q->threads, "N", "threads on the CPU (all cores)"},
+        {"--tf32", OPT_FLAG, &q->tf32, NULL, "on the GPU: f32 products read tf32"},
         {"--autotune", OPT_FLAG, &q->autotune, NULL, "on the GPU: measure the library's algorithms, print the choice"},
         {"--wait", OPT_INT, &q->wait, "N", "profiled run: steps before warm-up (0)"},
         {"--warmup", OPT_INT, &q->warmup, "N", "steps before anything counts (2)"},

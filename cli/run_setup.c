@@ -114,8 +114,11 @@ static int make_x(run_setup *s, const run_request *q) {
 
 static int make_context(run_setup *s, const run_request *q) {
     ep_error err = {0};
-    ep_context_options options = {
-        .device = q->device, .threads = (int)q->threads, .rounding = q->rounding, .autotune = q->autotune};
+    ep_context_options options = {.device = q->device,
+                                  .threads = (int)q->threads,
+                                  .rounding = q->rounding,
+                                  .autotune = q->autotune,
+                                  .tf32 = q->tf32};
     if (ep_context_create(&options, &err, &s->ctx) != EP_OK) {
         if (err.status == EP_ERROR_NOT_BUILT) return epi_bad("not built yet: %s", err.message);
         return epi_fail(q->device.kind == EP_DEVICE_CUDA ? "cuda" : "cpu", &err);
@@ -125,6 +128,9 @@ static int make_context(run_setup *s, const run_request *q) {
     /* A device has no estimates of its own; measuring it takes seconds, once. */
     if (known != EP_OK && q->device.kind == EP_DEVICE_CUDA) known = ep_machine_measure(q->device, 0, &err, &s->machine);
     if (known != EP_OK) memset(&s->machine, 0, sizeof s->machine);
+    double *f32 = s->machine.gflops[EP_DTYPE_F32]; /* bounds are those of what was asked for */
+    if (q->tf32 && q->device.kind == EP_DEVICE_CUDA && s->machine.tf32_gflops > 0)
+        f32[0] = f32[1] = s->machine.tf32_gflops;
     return -1;
 }
 

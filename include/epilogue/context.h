@@ -25,6 +25,7 @@ typedef struct ep_context_options {
     ep_rounding rounding; /* EP_ROUNDING_EAGER by default */
     bool reference;       /* run every op by the plain reference kernels */
     bool autotune;        /* on a GPU: measure the library's proposals for a product once per shape class */
+    bool tf32;            /* on a GPU: f32 products read 10 bits of the fraction (tf32), sums stay f32; never unasked */
 } ep_context_options;
 
 /* `options` NULL: the defaults, which are all zero. */

@@ -19,6 +19,7 @@ typedef struct ep_machine {
     char source[96]; /* "measured 2026-11-30" or where a listed figure is from */
     bool measured;
     double gflops[EP_DTYPE_COUNT][2]; /* matrix peak by dtype */
+    double tf32_gflops;               /* device: f32 products by tf32 */
     double vector_gflops[2];          /* f32 fused multiply-adds outside matrix units */
     double read_gbs[2], copy_gbs[2];  /* copy: bytes read plus written */
     double cache_gbs[2][2];           /* reading from L2 and from L3: [level][threads] */

@@ -367,6 +367,58 @@ static void one_kernel(void **state) {
     }
 }
 
+/* Gated products of many rows under `fewest`: warpgroups take tiles in turns. Last tiles that are cut in either direction, one
+ * tile for both, an odd number of them; k that ends within a stage and one that is shorter than the ring. */
+static void in_turns(void **state) {
+    (void)state;
+    static const block_case cases[] = {{EP_DTYPE_BF16, 513, 72, 4104, EP_ACT_GELU_TANH, true, true, false, false},
+                                       {EP_DTYPE_F16, 513, 8, 4104, EP_ACT_SILU, false, true, true, false},
+                                       {EP_DTYPE_BF16, 1025, 136, 2120, EP_ACT_GELU_ERF, true, true, true, false},
+                                       {EP_DTYPE_F16, 700, 456, 3001, EP_ACT_RELU, true, true, false, false},
+                                       {EP_DTYPE_BF16, 2000, 61, 1507, EP_ACT_GELU_TANH, false, true, false, false}};
+    const size_t count = sizeof cases / sizeof *cases;
+    ep_error e;
+    ep_context *few;
+    ep_context_options o = {.device = {EP_DEVICE_CUDA, 0}, .rounding = EP_ROUNDING_FEWEST};
+    assert_int_equal(ep_context_create(&o, &e, &few), EP_OK);
+    for (size_t i = 0; i < count; i += getenv("EPILOGUE_TEST_SMALL") ? 4 : 1) one_block_on(few, &cases[i]);
+    ep_context_destroy(few);
+}
+
+/* tf32 only where it was asked for: its products are off by what 10 bits of fraction lose, all others are exact to f32. */
+static void tf32(void **state) {
+    (void)state;
+    ep_error e;
+    ep_context *loose;
+    ep_context_options o = {.device = {EP_DEVICE_CUDA, 0}, .tf32 = true};
+    assert_int_equal(ep_context_create(&o, &e, &loose), EP_OK);
+    ep_tensor *hx = host_tensor(EP_DTYPE_F32, 2, (int64_t[]){64, 512}, 0),
+              *hw = host_tensor(EP_DTYPE_F32, 2, (int64_t[]){256, 512}, 0), *r;
+    assert_int_equal(ep_linear(ref, hx, hw, NULL, &r), EP_OK);
+    ep_context *both[2] = {gpu, loose};
+    double off[2];
+    for (int i = 0; i < 2; i++) {
+        ep_tensor *dx, *dw, *y = NULL, *host;
+        ep_difference diff;
+        assert_int_equal(ep_to_device(both[i], hx, &dx), EP_OK);
+        assert_int_equal(ep_to_device(both[i], hw, &dw), EP_OK);
+        for (int again = 0; again < 4; again++) { /* the library's call, then launches that were learned */
+            ep_tensor_destroy(y);
+            assert_int_equal(ep_linear(both[i], dx, dw, NULL, &y), EP_OK);
+        }
+        assert_int_equal(ep_to_host(both[i], y, &host), EP_OK);
+        assert_int_equal(ep_tensor_compare(host, r, 1.0, &e, &diff), EP_OK);
+        off[i] = diff.max_rel;
+        ep_tensor *all[] = {dx, dw, y, host};
+        for (int t = 0; t < 4; t++) ep_tensor_destroy(all[t]);
+    }
+    print_message("a product of depth 512 is off by %g, with tf32 by %g\n", off[0], off[1]);
+    assert_true(off[0] < 3e-5 && off[1] > 3e-5 && off[1] < 3e-2);
+    ep_tensor *all[] = {hx, hw, r};
+    for (int t = 0; t < 3; t++) ep_tensor_destroy(all[t]);
+    ep_context_destroy(loose);
+}
+
 /* The same addresses again and again, so that calls are replays; what stands at them changes; two inputs in turn, and a
  * third of another size in between. Every answer is the reference's. */
 static void replayed(void **state) {
@@ -626,6 +678,8 @@ int main(int argc, char **argv) {
                                        cmocka_unit_test(blocks),
                                        cmocka_unit_test(streamed_blocks),
                                        cmocka_unit_test(one_kernel),
+                                       cmocka_unit_test(in_turns),
+                                       cmocka_unit_test(tf32),
                                        cmocka_unit_test(replayed),
                                        cmocka_unit_test(recorded),
                                        cmocka_unit_test(replay_recorded),

@@ -40,6 +40,7 @@ ep_status ep_machine_by_name(const char *device_name, ep_machine *out) {
     const double peaks[][2] = {{EP_DTYPE_F32, g->f32}, {EP_DTYPE_BF16, g->bf16}, {EP_DTYPE_F16, g->f16}};
     for (size_t i = 0; i < sizeof peaks / sizeof peaks[0]; i++)
         out->gflops[(int)peaks[i][0]][0] = out->gflops[(int)peaks[i][0]][1] = peaks[i][1] * 1e3;
+    out->tf32_gflops = g->tf32 * 1e3;
     for (int t = 0; t < 2; t++) {
         out->vector_gflops[t] = g->vector * 1e3;
         out->read_gbs[t] = out->copy_gbs[t] = g->bandwidth;

@@ -30,6 +30,7 @@ static const struct {
     {"gflops.f32", FIELD_DOUBLE, AT(gflops[EP_DTYPE_F32]), 2},
     {"gflops.bf16", FIELD_DOUBLE, AT(gflops[EP_DTYPE_BF16]), 2},
     {"gflops.f16", FIELD_DOUBLE, AT(gflops[EP_DTYPE_F16]), 2},
+    {"tf32_gflops", FIELD_DOUBLE, AT(tf32_gflops), 1},
     {"vector_gflops", FIELD_DOUBLE, AT(vector_gflops), 2},
     {"read_gbs", FIELD_DOUBLE, AT(read_gbs), 2},
     {"copy_gbs", FIELD_DOUBLE, AT(copy_gbs), 2},

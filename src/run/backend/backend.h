@@ -113,6 +113,7 @@ struct ep_backend {
     int threads;
     int index;     /* device index */
     bool autotune; /* choices are measured where the library only estimates them; set before open */
+    bool tf32;     /* f32 products may read tf32; set before open */
     char arch[16]; /* what generated code is compiled for ("sm_90"), set by open; "" on the CPU */
     void *state;
 };
@@ -152,13 +153,13 @@ typedef struct ep_backend_ops {
     void (*pack_free)(ep_backend *b, ep_packed *p);
     int64_t (*pack_bytes)(const ep_packed *p);
     ep_status (*tuned)(ep_backend *b, const ep_tuned_call *call, ep_error *err);
-    /* Two such calls, a gated one and one that reads its result, in one kernel (optional). *ran false: nothing ran, as
-     * the backend has no such kernel for them or two are faster. */
-    ep_status (*tuned_pair)(ep_backend *b, const ep_tuned_call *first, const ep_tuned_call *last, bool *ran,
+    /* The kernel, by a number of the backend's, that does two such calls over m rows in one: a gated one, k -> n columns,
+     * and one that reads its result, n -> out. -1: there is none, or two are faster (optional). Launched by itself it starts
+     * while the one before still ends, which a replay does not. */
+    int (*tuned_whole)(ep_backend *b, ep_dtype dtype, int64_t m, int64_t k, int64_t n, int64_t out, ep_act act);
+    /* Runs that kernel. *ran false: nothing ran, as these operands do not suit it. */
+    ep_status (*tuned_pair)(ep_backend *b, int whole, const ep_tuned_call *first, const ep_tuned_call *last, bool *ran,
                             ep_error *err);
-    /* Whether two such calls over m rows, k -> n -> out columns, will be that one kernel (optional): launched by itself it
-     * starts while the one before still ends, which a replay does not. */
-    bool (*tuned_alone)(ep_backend *b, ep_dtype dtype, int64_t m, int64_t k, int64_t n, int64_t out, ep_act act);
     /* Bytes of what a call with `first` may hand to one with `next` over m rows, packed (optional); 0: as a tensor. */
     size_t (*tuned_hand)(const ep_packed *first, const ep_packed *next, int64_t m);
     /* Which way calls with this pack take and why, a line each (optional); returns the text's length. */

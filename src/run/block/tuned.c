@@ -54,14 +54,15 @@ size_t ep_block_tuned_text(const ep_block *b, char *out, size_t size) {
     return at;
 }
 
-static bool alone(const ep_block *b, int64_t rows) {
+/* The one kernel for all of the block, or -1. */
+static int whole(const ep_block *b, int64_t rows) {
     ep_context *ctx = b->ctx;
-    return b->kind == EP_BLOCK_GATED && ctx->ops.tuned_alone &&
-           ctx->ops.tuned_alone(&ctx->backend, b->dtype, rows, b->dim, b->hidden, b->out, b->act);
+    if (b->kind != EP_BLOCK_GATED || !ctx->ops.tuned_whole) return -1;
+    return ctx->ops.tuned_whole(&ctx->backend, b->dtype, rows, b->dim, b->hidden, b->out, b->act);
 }
 
 ep_tuned_pair ep_block_tuned_pair(const ep_block *b, int64_t rows) {
-    if (b && rows > 0 && alone(b, rows)) return EP_TUNED_WHOLE;
+    if (b && rows > 0 && whole(b, rows) >= 0) return EP_TUNED_WHOLE;
     if (!b || !b->packed_first || b->kind != EP_BLOCK_GATED) return EP_TUNED_UNDECIDED;
     const ep_backend_ops *ops = &b->ctx->ops;
     return ops->tuned_pair_way && rows > 0 ? ops->tuned_pair_way(b->packed_first, rows) : EP_TUNED_FUSED;
@@ -205,7 +206,7 @@ static ep_tuned_call last_call(const ep_block *b, const ep_tensor *x, const ep_t
     return c;
 }
 
-static ep_status run_products(ep_block *b, const ep_tensor *x, const ep_tensor *residual, const ep_tensor *y,
+static ep_status run_products(ep_block *b, int one, const ep_tensor *x, const ep_tensor *residual, const ep_tensor *y,
                               ep_tensor **h) {
     ep_context *ctx = b->ctx;
     ep_tuned_call first = {0};
@@ -213,20 +214,19 @@ static ep_status run_products(ep_block *b, const ep_tensor *x, const ep_tensor *
     if (hidden) EP_TRY(hidden_call(b, x, h, &first));
     ep_tuned_call last = last_call(b, x, *h, first.out_packed, residual, y);
     hidden = hidden && (*h)->numel;
-    if (hidden && b->kind == EP_BLOCK_GATED && ctx->ops.tuned_pair)
-        EP_TRY(ctx->ops.tuned_pair(&ctx->backend, &first, &last, &ran, &ctx->err));
+    if (hidden && one >= 0) EP_TRY(ctx->ops.tuned_pair(&ctx->backend, one, &first, &last, &ran, &ctx->err));
     if (ran) return EP_OK;
     if (hidden) EP_TRY(ctx->ops.tuned(&ctx->backend, &first, &ctx->err));
     return ctx->ops.tuned(&ctx->backend, &last, &ctx->err);
 }
 
-static ep_status run(ep_block *b, const ep_tensor *x, const ep_tensor *residual, ep_tensor *y) {
+static ep_status run(ep_block *b, int one, const ep_tensor *x, const ep_tensor *residual, ep_tensor *y) {
     ep_context *ctx = b->ctx;
     ep_tensor rows, residual_rows, *x_copy = NULL, *r_copy = NULL, *h = NULL;
     if (y->numel == 0) return EP_OK;
     ep_status status = as_rows(ctx, x, false, &rows, &x_copy);
     if (status == EP_OK && residual) status = as_rows(ctx, residual, true, &residual_rows, &r_copy);
-    if (status == EP_OK) status = run_products(b, &rows, residual ? &residual_rows : NULL, y, &h);
+    if (status == EP_OK) status = run_products(b, one, &rows, residual ? &residual_rows : NULL, y, &h);
     ep_tensor_destroy(h);
     ep_tensor_destroy(x_copy);
     ep_tensor_destroy(r_copy);
@@ -243,7 +243,7 @@ static ep_status run_again(void *user) {
     const tuned_run *r = user;
     ep_context *ctx = r->b->ctx;
     ctx->ops.capture_op(&ctx->backend, r->b->name);
-    return run(r->b, r->x, r->residual, r->y);
+    return run(r->b, -1, r->x, r->residual, r->y);
 }
 
 static int add_key(uint64_t *key, int n, const ep_tensor *t) {
@@ -259,7 +259,8 @@ static int add_key(uint64_t *key, int n, const ep_tensor *t) {
 /* Everything the launches depend on, besides the block itself, is in the three tensors. */
 static ep_status replay_or_run(ep_block *b, const ep_tensor *x, const ep_tensor *residual, ep_tensor *y) {
     uint64_t key[3 * (2 + 2 * EP_MAX_DIMS)];
-    if (!b->ctx->ops.replay || y->numel == 0 || alone(b, y->numel / b->out)) return run(b, x, residual, y);
+    int one = y->numel ? whole(b, y->numel / b->out) : -1;
+    if (!b->ctx->ops.replay || y->numel == 0 || one >= 0) return run(b, one, x, residual, y);
     int n = add_key(key, add_key(key, add_key(key, 0, x), residual), y);
     return ep_replay_run(&b->replay, b->ctx, key, n, run_again, &(tuned_run){b, x, residual, y});
 }

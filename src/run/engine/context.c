@@ -56,6 +56,7 @@ ep_status ep_context_create(const ep_context_options *options, ep_error *err, ep
     ctx->backend = (ep_backend){.name = ops->name, .kind = ops->kind, .ops = ops, .threads = ctx->threads};
     ctx->backend.index = o->device.index;
     ctx->backend.autotune = o->autotune;
+    ctx->backend.tf32 = o->tf32;
     if (ops->kind == EP_DEVICE_CUDA) ep_toolchain_nvrtc.expect();
     status = ops->open(o->device.index, ctx->threads, err, &ctx->backend);
     if (status != EP_OK) {

@@ -8,6 +8,7 @@ static ep_status open_backend(int index, int threads, ep_error *err, ep_backend 
     cuda_state *s;
     EP_TRY(cuda_state_open(index, err, &s));
     s->autotune = out->autotune;
+    s->tf32 = out->tf32;
     out->state = s;
     out->index = index;
     out->threads = threads;
@@ -72,8 +73,8 @@ const ep_backend_ops ep_backend_cuda = {
     .pack_free = cuda_pack_free,
     .pack_bytes = cuda_pack_bytes,
     .tuned = cuda_tuned,
+    .tuned_whole = cuda_tuned_whole,
     .tuned_pair = cuda_tuned_pair,
-    .tuned_alone = cuda_tuned_alone,
     .module_load = cuda_module_load,
     .module_free = cuda_module_free,
     .module_symbol = cuda_module_symbol,

@@ -13,26 +13,21 @@ typedef struct decode_block_args {
 } decode_block_args;
 enum { STATE_WORDS = 8 }; /* of one kernel */
 
-static int choose_row(cuda_state *s, ep_dtype dtype, int64_t m, int64_t k, int64_t n, int64_t out, ep_act act) {
+int cuda_tuned_whole(ep_backend *b, ep_dtype dtype, int64_t m, int64_t k, int64_t n, int64_t out, ep_act act) {
+    cuda_state *s = cuda_of(b);
     if (s->one_kernel == CUDA_ONE_NEVER || k % 8) return -1;
-    cuda_shape shape = {m, n, k, dtype, true, act, s->major, s->sm_count};
-    int row = cuda_select_block(&shape, out, s->one_kernel == CUDA_ONE_ALWAYS ? CUDA_BLOCK_ANY : s->l2_bytes);
+    cuda_shape shape = {m, n, k, dtype, true, act, s->major, s->sm_count, EP_ROUNDING_EAGER}; /* it has both */
+    int row = cuda_select_block(&shape, out, s->one_kernel == CUDA_ONE_ALWAYS);
     return row >= 0 && cuda_has_kernel(s, cuda_block_name(row, dtype)) ? row : -1;
 }
 
-bool cuda_tuned_alone(ep_backend *b, ep_dtype dtype, int64_t m, int64_t k, int64_t n, int64_t out, ep_act act) {
-    return choose_row(cuda_of(b), dtype, m, k, n, out, act) >= 0;
-}
-
-static int choose(cuda_state *s, const ep_tuned_call *first, const ep_tuned_call *last) {
+static bool suits(const ep_tuned_call *first, const ep_tuned_call *last) {
     const ep_packed *w = first->weights, *d = last->weights;
     bool adjacent = (!first->bias0 || first->bias0_stride == 1) && (!first->bias1 || first->bias1_stride == 1) &&
                     (!last->bias0 || last->bias0_stride == 1);
-    if (!adjacent || !w->w[1] || d->w[1] || d->k != w->n || last->act != EP_ACT_NONE || first->residual ||
-        first->hook || first->more_count || last->more_count ||
-        !cuda_fits_copy_engine(first->x, first->m, w->k, first->x_row, first->x_col))
-        return -1;
-    return choose_row(s, w->dtype, first->m, w->k, w->n, d->n, first->act);
+    return adjacent && w->w[1] && !d->w[1] && d->k == w->n && last->act == EP_ACT_NONE && !first->residual &&
+           !first->hook && !first->more_count && !last->more_count &&
+           cuda_fits_copy_engine(first->x, first->m, w->k, first->x_row, first->x_col);
 }
 
 /* The counts are zero once; every launch of a kernel adds as much to its own. The first may start before what is ahead of
@@ -91,20 +86,19 @@ static ep_status run_block(cuda_state *s, const ep_tuned_call *first, const ep_t
     return cuda_run(s, l, params, err);
 }
 
-ep_status cuda_tuned_pair(ep_backend *b, const ep_tuned_call *first, const ep_tuned_call *last, bool *ran,
+ep_status cuda_tuned_pair(ep_backend *b, int whole, const ep_tuned_call *first, const ep_tuned_call *last, bool *ran,
                           ep_error *err) {
     cuda_state *s = cuda_of(b);
     const ep_packed *w = first->weights;
     *ran = false;
-    int index = choose(s, first, last);
-    if (index < 0 || (s->capture && !w->made)) return EP_OK; /* a capture cannot wait for the counts */
+    if (!suits(first, last) || (s->capture && !w->made)) return EP_OK; /* a capture cannot wait for the counts */
     EP_TRY(cuda_enter(s, err));
     int64_t m = first->m, out = last->weights->n;
-    cuda_launch l = {.name = cuda_block_name(index, w->dtype),
+    cuda_launch l = {.name = cuda_block_name(whole, w->dtype),
                      .flops = 2 * m * w->n * (2 * w->k + out),
                      .bytes_read = 2 * (w->n * (2 * w->k + out) + m * (w->k + w->n) + (last->residual ? m * out : 0)),
                      .bytes_written = 2 * m * (w->n + out)};
-    EP_TRY(run_block(s, first, last, index, &l, err));
+    EP_TRY(run_block(s, first, last, whole, &l, err));
     *ran = true;
     return EP_OK;
 }

@@ -1,5 +1,5 @@
-/* The device's ceilings, measured: copy bandwidth, matrix products by dtype, what a launch and a graph launch cost the
- * host. Random operands: products of zeros draw less power and run faster than real ones. */
+/* The device's ceilings, measured: reading and copying memory, matrix products by dtype, what a launch and a graph launch cost
+ * the host. Random operands: products of zeros draw less power and run faster than real ones. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +49,17 @@ static ep_status run_copy(cuda_state *s, void *user, ep_error *err) {
     cu_result r =
         s->cu->copy_on_device((cu_ptr)(uintptr_t)o->b->data, (cu_ptr)(uintptr_t)o->a->data, COPY_BYTES, s->stream);
     return cuda_result(s, r, "cuMemcpyDtoDAsync", err);
+}
+
+/* Each thread reads 128 bytes a step; what it read is used by no one, in a way that the compiler cannot know. */
+static ep_status run_read(cuda_state *s, void *user, ep_error *err) {
+    operands *o = user;
+    cuda_launch l = {.name = CUDA_READ_KERNEL, .grid = {(unsigned)s->sm_count * 4, 1, 1}, .block = 512};
+    const void *from = o->a->data;
+    void *sink = o->out->data;
+    int64_t count = COPY_BYTES / 16;
+    void *params[] = {&from, &count, &sink};
+    return cuda_run(s, &l, params, err);
 }
 
 static ep_status run_gemm(cuda_state *s, void *user, ep_error *err) {
@@ -157,11 +168,18 @@ static ep_status measure_all(cuda_state *s, operands *o, ep_error *err, ep_machi
     EP_TRY(cuda_storage_create(s, (size_t)SIDE * SIDE * 4, err, &o->out));
     EP_TRY(time_us(s, run_copy, o, err, &us));
     m->copy_gbs[0] = m->copy_gbs[1] = m->read_gbs[0] = m->read_gbs[1] = 2.0 * COPY_BYTES / us / 1e3;
+    if (cuda_has_kernel(s, CUDA_READ_KERNEL)) {
+        EP_TRY(time_us(s, run_read, o, err, &us));
+        m->read_gbs[0] = m->read_gbs[1] = COPY_BYTES / us / 1e3;
+    }
     static const ep_dtype dtypes[] = {EP_DTYPE_BF16, EP_DTYPE_F16, EP_DTYPE_F32};
     for (int i = 0; i < 3; i++) {
         EP_TRY(measure_gemm(s, dtypes[i], o, err, &m->gflops[dtypes[i]][0]));
         m->gflops[dtypes[i]][1] = m->gflops[dtypes[i]][0];
     }
+    s->tf32 = true;
+    EP_TRY(measure_gemm(s, EP_DTYPE_F32, o, err, &m->tf32_gflops));
+    s->tf32 = false;
     m->vector_gflops[0] = m->vector_gflops[1] = m->gflops[EP_DTYPE_F32][0];
     m->launch_us = host_us(s, run_small, o);
     m->graph_launch_us = graph_us(s, o);
@@ -174,7 +192,7 @@ ep_status cuda_measure(ep_device device, ep_error *err, ep_machine *out) {
     EP_TRY(cuda_state_open(device.index, err, &s));
     ep_machine m = {.measured = true, .cores = s->sm_count, .cache_bytes = {0, 0, s->l2_bytes}};
     snprintf(m.name, sizeof m.name, "%s", s->name);
-    snprintf(m.source, sizeof m.source, "measured here: copies, 8192^3 products, launches");
+    snprintf(m.source, sizeof m.source, "measured here: memory, 8192^3 products, launches");
     ep_status status = measure_all(s, &o, err, &m);
     ep_storage_release(o.a);
     ep_storage_release(o.b);

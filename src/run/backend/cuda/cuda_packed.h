@@ -33,7 +33,9 @@ struct ep_packed {
 /* Whether the copy engine can read a matrix as it lies. */
 bool cuda_fits_copy_engine(const void *p, int64_t rows, int64_t cols, int64_t row, int64_t col);
 /* The description of a matrix, kept: making one costs the host as much as a tenth of a launch. Boxes of 64 columns and
- * box_rows rows; chunks: of so many such boxes side by side (columns a multiple of 64), 0: of one. */
+ * box_rows rows; chunks: of so many such boxes side by side (columns a multiple of 64), 0: of one; CUDA_NARROW: boxes of 32
+ * columns instead. */
+enum { CUDA_NARROW = 1000 };
 ep_status cuda_find_map(cuda_state *s, ep_packed *w, const void *p, int64_t rows, int64_t cols, int64_t row,
                         unsigned box_rows, unsigned chunks, cu_tensor_map *out, ep_error *err);
 

@@ -4,10 +4,13 @@
 #include "model/op/op.h"
 
 const cuda_gemm_row cuda_gemm_rows[] = {
-#define EP_CUDA_GEMM(form, gated, min_major, only_major, tm, tn, stages, cluster, max_m, acts, why)                    \
-    {#form, gated, min_major, only_major, tm, tn, stages, cluster, max_m, acts, why},
+#define ROW(rounding, form, gated, min_major, only_major, tm, tn, stages, cluster, max_m, acts, why)                   \
+    {#form, gated, min_major, only_major, tm, tn, stages, cluster, max_m, acts, why, rounding},
+#define EP_CUDA_GEMM(...) ROW(CUDA_ANY_ROUNDING, __VA_ARGS__)
+#define EP_CUDA_GEMM_IN(rounding, ...) ROW(EP_ROUNDING_##rounding, __VA_ARGS__)
 #include "cuda_kernels.def"
 #undef EP_CUDA_GEMM
+#undef ROW
 };
 enum { ROWS = sizeof cuda_gemm_rows / sizeof *cuda_gemm_rows };
 const size_t cuda_gemm_row_count = ROWS;
@@ -17,14 +20,16 @@ const size_t cuda_gemm_row_count = ROWS;
     { "ep_bf16_" kind act "_" form rounding, "ep_f16_" kind act "_" form rounding }
 #define BOTH(kind, form, act)                                                                                          \
     { NAME(kind, form, act, "_eager"), NAME(kind, form, act, "_fewest") }
-#define KIND_true "gated_gemm_"
-#define KIND_false "gemm_"
+#define KIND_1 "gated_gemm_" /* true, as it has become by then */
+#define KIND_0 "gemm_"
 static const char *const names[ROWS][EP_ACT_COUNT][2][2] = {
-#define EP_CUDA_GEMM(form, gated, min_major, only_major, tm, tn, stages, cluster, max_m, acts, why)                    \
+#define NAMES(form, gated, min_major, only_major, tm, tn, stages, cluster, max_m, acts, why)                           \
     {BOTH(KIND_##gated, #form, "none"), BOTH(KIND_##gated, #form, "gelu_tanh"), BOTH(KIND_##gated, #form, "gelu_erf"), \
      BOTH(KIND_##gated, #form, "silu"), BOTH(KIND_##gated, #form, "relu")},
+#define EP_CUDA_GEMM(...) NAMES(__VA_ARGS__)
 #include "cuda_kernels.def"
 #undef EP_CUDA_GEMM
+#undef NAMES
 };
 
 const char *cuda_gemm_name(int row, ep_dtype dtype, ep_act act, ep_rounding rounding) {
@@ -40,6 +45,8 @@ static bool streams(const cuda_shape *s) {
 static const char *passed_over(const cuda_shape *s, const cuda_gemm_row *r) {
     if (s->dtype != EP_DTYPE_BF16 && s->dtype != EP_DTYPE_F16) return "only bf16 and f16";
     if (r->gated != s->gated) return r->gated ? "for gated products" : "for plain products";
+    if (r->only_rounding != CUDA_ANY_ROUNDING && r->only_rounding != (int)s->rounding)
+        return r->only_rounding == EP_ROUNDING_EAGER ? "made for eager rounding" : "made for fewest rounding";
     if (s->major < r->min_major) return "needs a newer chip";
     if (r->only_major && s->major != r->only_major) return "compiled for another chip";
     if (r->max_m && s->m > r->max_m) return "more rows than it takes";
@@ -55,7 +62,7 @@ static double estimate(const cuda_shape *s, const cuda_gemm_row *r) {
     int64_t tiles = tiles_m * ((s->n + r->tile_n - 1) / r->tile_n);
     int64_t waves = (tiles + s->sm_count - 1) / s->sm_count;
     int columns = s->gated ? 2 * r->tile_n : r->tile_n;
-    double rate = columns >= 256 ? 1.0 : columns >= 192 ? 0.93 : 0.86;
+    double rate = columns >= 256 ? 1.0 : columns < 192 ? 0.86 : s->gated ? 1.0 : 0.93; /* gated: in turns */
     return (double)waves * columns / rate;
 }
 
@@ -90,6 +97,10 @@ const char *cuda_select_reason(const cuda_shape *s, int row) {
     const char *why = passed_over(s, &cuda_gemm_rows[row]);
     if (why) return why;
     return cuda_select(s) == row ? cuda_gemm_rows[row].why : "another tile is estimated to end sooner";
+}
+
+bool cuda_select_library(const cuda_shape *s, int row, bool residual) {
+    return row < 0 || (!s->gated && !cuda_gemm_rows[row].max_m && s->act == EP_ACT_NONE && !residual);
 }
 
 const cuda_block_row cuda_block_rows[] = {
@@ -127,24 +138,48 @@ static int64_t passed(int64_t n, int64_t tile, int64_t sm_count) {
     return (tiles + sm_count - 1) / sm_count * sm_count * tile;
 }
 
-/* The one kernel saves a launch and an empty memory bus between two, and starts while the one before ends: 7 us of 55 up
- * to 8 rows, 4 of 54 or 13 of 97 above (H200, one after the other). It loses where tiles do not divide the chip well, or
- * where the weights stay in the L2: there replays of two kernels cost the host less. */
-int cuda_select_block(const cuda_shape *s, int64_t out, int64_t l2_bytes) {
-    if (s->major != 9 || (s->dtype != EP_DTYPE_BF16 && s->dtype != EP_DTYPE_F16) || s->act == EP_ACT_NONE) return -1;
-    if (s->m < 1 || s->m > 16 || s->n % 64 || s->n > INT32_MAX || s->k > INT32_MAX || out < 1 || out > INT32_MAX)
-        return -1;
-    int64_t bytes = 2 * s->n * (2 * s->k + out), least = 0;
-    if (l2_bytes != CUDA_BLOCK_ANY && bytes <= l2_bytes) return -1;
+static const char *block_passed_over(const cuda_shape *s, int64_t out, const cuda_block_row *r) {
+    if (s->dtype != EP_DTYPE_BF16 && s->dtype != EP_DTYPE_F16) return "only bf16 and f16";
+    if (s->major != 9) return "compiled for another chip";
+    if (s->act == EP_ACT_NONE) return "gated blocks have an activation";
+    if (s->m > r->rows) return "more rows than it takes";
+    if (r->rows > 8 && s->m <= 8) return "another is made for so few rows";
+    if (s->n % 64) return "the hidden columns are no multiple of 64";
+    if (s->m < 1 || s->n > INT32_MAX || s->k > INT32_MAX || out < 1 || out > INT32_MAX) return "sizes it cannot take";
+    return NULL;
+}
+
+/* Bytes that all multiprocessors could read while the busiest reads its own. */
+static int64_t block_cost(const cuda_shape *s, int64_t out, const cuda_block_row *r) {
+    return 4 * s->k * passed(s->n, r->h, s->sm_count) + 2 * s->n * passed(out, r->y, s->sm_count);
+}
+
+static int cheapest_block(const cuda_shape *s, int64_t out) {
     int best = -1;
     for (int i = 0; i < BLOCKS; i++) {
-        const cuda_block_row *r = &cuda_block_rows[i];
-        if (r->rows != (s->m > 8 ? 16 : 8)) continue;
-        int64_t cost = 4 * s->k * passed(s->n, r->h, s->sm_count) + 2 * s->n * passed(out, r->y, s->sm_count);
-        if (best >= 0 && cost >= least) continue;
-        best = i;
-        least = cost;
+        if (block_passed_over(s, out, &cuda_block_rows[i])) continue;
+        if (best < 0 || block_cost(s, out, &cuda_block_rows[i]) < block_cost(s, out, &cuda_block_rows[best])) best = i;
     }
-    if (l2_bytes == CUDA_BLOCK_ANY) return best;
-    return (double)least <= (s->m > 8 ? 1.25 : 1.15) * (double)bytes ? best : -1;
+    return best;
+}
+
+/* The one kernel saves a launch and an empty memory bus between two, and starts while the one before ends: measured ahead of two
+ * at every size (H200, one after the other: 7.3 for 8.2 us at 1 x 768 -> 3072, 48 for 56 at 1 x 2048 -> 16384, 103 for 112 at
+ * 1 x 5120 -> 13824, 35 for 47 at 16 x 2304 -> 9216), but for the smallest, which take as long as replays of two kernels and
+ * would cost the host more. */
+static bool block_faster(const cuda_shape *s, int64_t out, bool always) {
+    return always || s->m > 4 || 2 * s->n * (2 * s->k + out) >= (int64_t)8 << 20;
+}
+
+int cuda_select_block(const cuda_shape *s, int64_t out, bool always) {
+    int best = cheapest_block(s, out);
+    return best >= 0 && block_faster(s, out, always) ? best : -1;
+}
+
+const char *cuda_block_reason(const cuda_shape *s, int64_t out, bool always, int row) {
+    const char *why = block_passed_over(s, out, &cuda_block_rows[row]);
+    if (why) return why;
+    if (cheapest_block(s, out) != row) return "tiles of another divide the chip better";
+    return block_faster(s, out, always) ? "the weights are read without a pause in the middle"
+                                        : "so little is as fast in two replayed ones";
 }

@@ -10,7 +10,9 @@ typedef struct cuda_gemm_row {
     int min_major, only_major, tile_m, tile_n, stages, cluster, max_m;
     bool plain_acts;
     const char *why;
+    int only_rounding; /* of ep_rounding; CUDA_ANY_ROUNDING: of both */
 } cuda_gemm_row;
+enum { CUDA_ANY_ROUNDING = -1 };
 
 typedef struct cuda_shape {
     int64_t m, n, k;
@@ -18,6 +20,7 @@ typedef struct cuda_shape {
     bool gated;
     ep_act act;
     int major, sm_count;
+    ep_rounding rounding;
 } cuda_shape;
 
 extern const cuda_gemm_row cuda_gemm_rows[];
@@ -27,6 +30,9 @@ extern const size_t cuda_gemm_row_count;
 int cuda_select(const cuda_shape *shape);
 /* Why a row was passed over for the shape, or why it was taken; static text. */
 const char *cuda_select_reason(const cuda_shape *shape, int row);
+/* Whether the product is better left to cuBLASLt than given to the row that was selected (-1: none): plain ones of many rows
+ * without a rounding in the middle, where it was measured faster or equal. */
+bool cuda_select_library(const cuda_shape *shape, int row, bool residual);
 /* The symbol of a row for dtype, act and rounding; static text. */
 const char *cuda_gemm_name(int row, ep_dtype dtype, ep_act act, ep_rounding rounding);
 
@@ -36,11 +42,12 @@ typedef struct cuda_block_row {
 } cuda_block_row;
 extern const cuda_block_row cuda_block_rows[];
 extern const size_t cuda_block_row_count;
-enum { CUDA_BLOCK_ANY = -1 }; /* for l2_bytes: wherever it can run, faster or not */
 
-/* The row for a gated product of this shape and a second one with `out` columns; -1: two kernels are faster, or the only
- * way. */
-int cuda_select_block(const cuda_shape *shape, int64_t out, int64_t l2_bytes);
+/* The row for a gated product of this shape and a second one with `out` columns; -1: two kernels are as fast, or the only way.
+ * always: also where two are as fast. */
+int cuda_select_block(const cuda_shape *shape, int64_t out, bool always);
+/* Why a row is not the one that cuda_select_block gives; static text. */
+const char *cuda_block_reason(const cuda_shape *shape, int64_t out, bool always, int row);
 /* The symbol of a row; static text. */
 const char *cuda_block_name(int row, ep_dtype dtype);
 /* How many times 64 columns of the hidden values a stage of the second half has; its bytes of shared memory. */

@@ -53,13 +53,33 @@ static void say_device(const cuda_state *s) {
     atomic_store(&ep_probe_flush, cupti_flush);
 }
 
-static ep_status open_device(cuda_state *s, ep_error *err) {
+static ep_status find_device(cuda_state *s, ep_error *err) {
     int count = 0;
     CU_TRY(s->cu, s->cu->device_count(&count), err);
     if (s->index < 0 || s->index >= count)
         return ep_fail(err, EP_ERROR_DEVICE, "there is no CUDA device %d; this machine has %d", s->index, count);
     CU_TRY(s->cu, s->cu->device_get(&s->device, s->index), err);
-    EP_TRY(read_attributes(s, err));
+    return read_attributes(s, err);
+}
+
+static void read_switches(cuda_state *s) {
+    s->mark_written = getenv("EPILOGUE_INITCHECK") != NULL;
+    const char *one = getenv("EPILOGUE_ONE_KERNEL");
+    if (one && strcmp(one, "0") == 0) s->one_kernel = CUDA_ONE_NEVER;
+    if (one && strcmp(one, "all") == 0) s->one_kernel = CUDA_ONE_ALWAYS;
+    const char *relaunch = getenv("EPILOGUE_RELAUNCH");
+    s->no_relaunch = relaunch && strcmp(relaunch, "0") == 0;
+}
+
+ep_status cuda_state_look(int index, ep_error *err, cuda_state *s) {
+    *s = (cuda_state){.index = index};
+    read_switches(s);
+    s->cu = cu_driver_get(err);
+    return s->cu ? find_device(s, err) : EP_ERROR_MISSING_LIBRARY;
+}
+
+static ep_status open_device(cuda_state *s, ep_error *err) {
+    EP_TRY(find_device(s, err));
     if (s->major < 8)
         return ep_fail(err, EP_ERROR_UNSUPPORTED, "%s has compute capability %d.%d; 8.0 is the least", s->name,
                        s->major, s->minor);
@@ -94,12 +114,7 @@ ep_status cuda_state_open(int index, ep_error *err, cuda_state **out) {
     atomic_init(&s->refs, 1);
     s->cu = cu;
     s->index = index;
-    s->mark_written = getenv("EPILOGUE_INITCHECK") != NULL;
-    const char *one = getenv("EPILOGUE_ONE_KERNEL");
-    if (one && strcmp(one, "0") == 0) s->one_kernel = CUDA_ONE_NEVER;
-    if (one && strcmp(one, "all") == 0) s->one_kernel = CUDA_ONE_ALWAYS;
-    const char *relaunch = getenv("EPILOGUE_RELAUNCH");
-    s->no_relaunch = relaunch && strcmp(relaunch, "0") == 0;
+    read_switches(s);
     ep_status status = open_device(s, err);
     if (status != EP_OK) {
         close_device(s);

@@ -54,6 +54,7 @@ typedef struct cuda_state {
     size_t gemm_count, gemm_slots;
     bool autotune;                  /* measure cuBLASLt's proposals instead of taking its first */
     ep_text autotuned;              /* a line for each choice made so */
+    bool tf32;                      /* f32 products by tf32 */
     bool no_relaunch;               /* EPILOGUE_RELAUNCH=0: every product is a call of the library */
     int relaunched, not_relaunched; /* shape classes whose launches were learned, or could not be */
     const char *why_not;            /* the last that could not; NULL: none */
@@ -71,6 +72,8 @@ typedef struct cuda_state {
 
 ep_status cuda_state_open(int index, ep_error *err, cuda_state **out);
 void cuda_state_release(cuda_state *s);
+/* What a device is, and our switches, without opening it: no more than that is in *out, and there is nothing to release. */
+ep_status cuda_state_look(int index, ep_error *err, cuda_state *out);
 /* Makes the device's context current on the calling thread and reports a sticky error. */
 ep_status cuda_enter(cuda_state *s, ep_error *err);
 /* Records a failed result; errors that leave the context unusable stick. */
@@ -101,6 +104,7 @@ ep_status cuda_run_function(cuda_state *s, cu_function function, const cuda_laun
                             ep_error *err);
 bool cuda_has_kernel(cuda_state *s, const char *name);
 #define CUDA_FILL_KERNEL "ep_fill_sm80" /* what memsets become in a capture */
+#define CUDA_READ_KERNEL "ep_read_sm80" /* reads memory, for measuring */
 void cuda_launch_close(cuda_state *s);
 
 /* gemm_cublaslt.c */
@@ -123,8 +127,8 @@ void cuda_pack_free(ep_backend *b, ep_packed *p);
 int64_t cuda_pack_bytes(const ep_packed *p);
 ep_status cuda_tuned(ep_backend *b, const ep_tuned_call *call, ep_error *err);
 /* cuda_block.c */
-bool cuda_tuned_alone(ep_backend *b, ep_dtype dtype, int64_t m, int64_t k, int64_t n, int64_t out, ep_act act);
-ep_status cuda_tuned_pair(ep_backend *b, const ep_tuned_call *first, const ep_tuned_call *last, bool *ran,
+int cuda_tuned_whole(ep_backend *b, ep_dtype dtype, int64_t m, int64_t k, int64_t n, int64_t out, ep_act act);
+ep_status cuda_tuned_pair(ep_backend *b, int whole, const ep_tuned_call *first, const ep_tuned_call *last, bool *ran,
                           ep_error *err);
 
 /* cuda_module.c */

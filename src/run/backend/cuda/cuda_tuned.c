@@ -123,12 +123,15 @@ ep_status cuda_pack(ep_backend *b, const ep_pack_request *r, ep_error *err, ep_p
 
 static ep_status make_map(cuda_state *s, ep_dtype dtype, const void *p, int64_t rows, int64_t cols, int64_t row,
                           unsigned box_rows, unsigned chunks, cu_tensor_map *map, ep_error *err) {
+    bool narrow = chunks == CUDA_NARROW;
+    if (narrow) chunks = 0;
     uint64_t size[3] = {chunks ? 64 : (uint64_t)cols, (uint64_t)rows, (uint64_t)cols / 64};
     uint64_t stride[2] = {(uint64_t)(rows == 1 ? cuda_padded(cols) : row) * 2, 128};
-    unsigned box[3] = {64, box_rows, chunks}, one[3] = {1, 1, 1};
+    unsigned box[3] = {narrow ? 32 : 64, box_rows, chunks}, one[3] = {1, 1, 1};
+    int swizzle = narrow ? 2 : 3;              /* CU_TENSOR_MAP_SWIZZLE_64B, _128B: a box's row */
     int type = dtype == EP_DTYPE_BF16 ? 9 : 6; /* CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, _FLOAT16 */
     cu_result r =
-        s->cu->tensor_map(map, type, chunks ? 3 : 2, (void *)(uintptr_t)p, size, stride, box, one, 0, 3, 3, 0);
+        s->cu->tensor_map(map, type, chunks ? 3 : 2, (void *)(uintptr_t)p, size, stride, box, one, 0, swizzle, 3, 0);
     return cuda_result(s, r, "cuTensorMapEncodeTiled", err);
 }
 
@@ -218,7 +221,7 @@ static ep_status run_tiles(cuda_state *s, const ep_tuned_call *c, const cuda_gem
     EP_TRY(cuda_find_map(s, w, w->w[0], w->n, k, w->row[0], half, 0, &w0, err));
     w1 = w0;
     if (row->gated) EP_TRY(cuda_find_map(s, w, w->w[1], w->n, k, w->row[1], half, 0, &w1, err));
-    EP_TRY(cuda_find_map(s, w, c->out, c->m, w->n, c->out_row, 64, 0, &y, err));
+    EP_TRY(cuda_find_map(s, w, c->out, c->m, w->n, c->out_row, 64, row->tile_n % 64 ? CUDA_NARROW : 0, &y, err));
     int rows = 128 * row->cluster, columns = row->gated ? 2 * row->tile_n : row->tile_n;
     gemm_args a = {(int)c->m,
                    (int)w->n,
@@ -322,13 +325,11 @@ ep_status cuda_tuned(ep_backend *b, const ep_tuned_call *given, ep_error *err) {
     if (given->m == 0 || w->n == 0) return EP_OK;
     EP_TRY(cuda_enter(s, err));
     bool gated = w->w[1] != NULL;
-    cuda_shape shape = {given->m, w->n, w->k, w->dtype, gated, given->act, s->major, s->sm_count};
+    cuda_shape shape = {given->m, w->n, w->k, w->dtype, gated, given->act, s->major, s->sm_count, given->rounding};
     int index = w->k == 0 || given->m > INT32_MAX || w->n > INT32_MAX ? -1 : cuda_select(&shape);
     const char *name = index < 0 ? NULL : cuda_gemm_name(index, w->dtype, given->act, given->rounding);
-    /* Plain products of many rows without a rounding in the middle: cuBLASLt was measured faster or equal. */
-    bool library = index < 0 || !cuda_has_kernel(s, name) ||
-                   (!gated && !cuda_gemm_rows[index].max_m && given->act == EP_ACT_NONE && !given->residual);
-    if (library) return by_library(b, given, err);
+    if (cuda_select_library(&shape, index, given->residual) || !cuda_has_kernel(s, name))
+        return by_library(b, given, err);
     const cuda_gemm_row *row = &cuda_gemm_rows[index];
     ep_tuned_call c = *given;
     staged t = {0};

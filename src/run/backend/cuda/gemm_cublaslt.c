@@ -11,7 +11,7 @@
 
 typedef struct gemm_key {
     int64_t batch, m, n, k, a_ld, b_ld, c_ld, out_ld, a_batch, b_batch, c_batch, out_batch;
-    int32_t dtype, out_dtype, a_trans, b_trans, epilogue, has_c, align;
+    int32_t dtype, out_dtype, a_trans, b_trans, epilogue, has_c, align, compute;
 } gemm_key;
 
 struct cuda_gemm_entry {
@@ -66,7 +66,7 @@ static void free_entry(const lt_library *lt, cuda_gemm_entry *e) {
 
 static ep_status fill_desc(const lt_library *lt, cuda_gemm_entry *e, ep_error *err) {
     const gemm_key *k = &e->key;
-    EP_TRY(lt_check(lt->desc_create(&e->desc, LT_COMPUTE_32F, LT_R_32F), "cublasLtMatmulDescCreate", err));
+    EP_TRY(lt_check(lt->desc_create(&e->desc, k->compute, LT_R_32F), "cublasLtMatmulDescCreate", err));
     int32_t wt = k->b_trans, xt = k->a_trans, epilogue = k->epilogue;
     EP_TRY(lt_check(lt->desc_set(e->desc, LT_DESC_TRANSA, &wt, sizeof wt), "transa", err));
     EP_TRY(lt_check(lt->desc_set(e->desc, LT_DESC_TRANSB, &xt, sizeof xt), "transb", err));
@@ -136,8 +136,9 @@ static void name_entry(cuda_gemm_entry *e) {
     static const char *const layouts[2][2] = {{"nn", "nt"}, {"tn", "tt"}};
     const gemm_key *k = &e->key;
     const char *epilogue = k->epilogue & LT_EPILOGUE_BIAS ? "_bias" : "";
-    snprintf(e->name, sizeof e->name, "ep_%s_gemm%s%s_cublaslt_%s", ep_dtype_name((ep_dtype)k->dtype), epilogue,
-             k->epilogue & LT_EPILOGUE_RELU ? "_relu" : "", layouts[k->b_trans][k->a_trans]);
+    snprintf(e->name, sizeof e->name, "ep_%s_gemm%s%s_cublaslt_%s%s", ep_dtype_name((ep_dtype)k->dtype), epilogue,
+             k->epilogue & LT_EPILOGUE_RELU ? "_relu" : "", layouts[k->b_trans][k->a_trans],
+             k->compute == LT_COMPUTE_32F_TF32 ? "_tf32" : "");
 }
 
 static ep_status find(cuda_state *s, const gemm_key *key, ep_error *err, cuda_gemm_entry **out) {
@@ -348,6 +349,7 @@ static ep_status product(cuda_state *s, const ep_gemm *g, ep_error *err) {
     key.out_ld = g->m == 1 ? g->n : g->out_row;
     key.a_batch = g->a_batch, key.b_batch = g->b_batch, key.out_batch = g->out_batch;
     key.has_c = g->c != NULL && g->beta != 0;
+    key.compute = s->tf32 && g->dtype == EP_DTYPE_F32 ? LT_COMPUTE_32F_TF32 : LT_COMPUTE_32F;
     if (key.has_c) key.c_ld = g->m == 1 ? g->n : g->c_row, key.c_batch = g->c_batch;
     bool relu = g->act == EP_ACT_RELU && !g->residual;
     key.epilogue = g->bias && relu ? (LT_EPILOGUE_BIAS | LT_EPILOGUE_RELU)

@@ -91,8 +91,8 @@ static void never_against_a_reason(void **state) {
         for (size_t i = 0; i < n * n * n; i++)
             for (int act = 0; act < EP_ACT_COUNT; act++) {
                 cuda_shape s = {
-                    sizes[i % n], sizes[i / n % n], sizes[i / n / n], EP_DTYPE_BF16, i % 3 != 0, (ep_act)act, major,
-                    132};
+                    sizes[i % n], sizes[i / n % n],    sizes[i / n / n], EP_DTYPE_BF16, i % 3 != 0, (ep_act)act, major,
+                    132,          (ep_rounding)(i % 2)};
                 int row = cuda_select(&s);
                 if (row >= 0) assert_string_equal(cuda_select_reason(&s, row), cuda_gemm_rows[row].why);
                 if (row >= 0 && cuda_gemm_rows[row].max_m) assert_true(s.m <= cuda_gemm_rows[row].max_m);
@@ -110,13 +110,21 @@ static void blocks(void **state) {
                {16, 2048, 16384, 2048, "ep_bf16_gated_mlp_decode_sm90a_m16h64y16"},
                {8, 4096, 14336, 4096, "ep_bf16_gated_mlp_decode_sm90a_m8h56y32"},
                {9, 4096, 14336, 4096, "ep_bf16_gated_mlp_decode_sm90a_m16h56y32"},
-               {17, 4096, 14336, 4096, NULL}, /* too many rows */
-               {1, 768, 3072, 768, NULL},     /* stays in the L2 */
-               {1, 4096, 14330, 4096, NULL},  /* no multiple of 64 */
-               {1, 5120, 13824, 5120, NULL}}; /* tiles would leave too many multiprocessors idle */
+               {17, 4096, 14336, 4096, NULL},                                  /* too many rows */
+               {1, 768, 3072, 768, "ep_bf16_gated_mlp_decode_sm90a_m8h64y16"}, /* stays in the L2 */
+               {16, 512, 2048, 512, "ep_bf16_gated_mlp_decode_sm90a_m16h64y16"},
+               {1, 512, 2048, 512, NULL},    /* so little that two replayed ones are as fast */
+               {1, 4096, 14330, 4096, NULL}, /* no multiple of 64 */
+               {1, 5120, 13824, 5120, "ep_bf16_gated_mlp_decode_sm90a_m8h64y16"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        cuda_shape s = {all[i].m, all[i].hidden, all[i].dim, EP_DTYPE_BF16, true, EP_ACT_GELU_TANH, 9, 132};
-        int row = cuda_select_block(&s, all[i].out, 60 << 20);
+        cuda_shape s = {all[i].m, all[i].hidden, all[i].dim,       EP_DTYPE_BF16, true, EP_ACT_GELU_TANH,
+                        9,        132,           EP_ROUNDING_EAGER};
+        int row = cuda_select_block(&s, all[i].out, false);
+        for (int k = 0; k < (int)cuda_block_row_count; k++) { /* every other row has a reason against it */
+            const char *why = cuda_block_reason(&s, all[i].out, false, k);
+            assert_true(strlen(why) > 8);
+            assert_int_equal(strcmp(why, "the weights are read without a pause in the middle") == 0, k == row);
+        }
         if (all[i].name) {
             assert_true(row >= 0);
             assert_string_equal(cuda_block_name(row, s.dtype), all[i].name);
@@ -126,12 +134,36 @@ static void blocks(void **state) {
             assert_int_equal(row, -1);
         }
         s.major = 10;
-        assert_int_equal(cuda_select_block(&s, all[i].out, 60 << 20), -1);
+        assert_int_equal(cuda_select_block(&s, all[i].out, false), -1);
     }
+}
+
+/* Rows made for one rounding are taken under that one alone. */
+static void roundings(void **state) {
+    (void)state;
+    static const char *const forms[] = {"sm90a_t128x128c2", "sm90a_t128x96c2"};
+    for (int r = EP_ROUNDING_EAGER; r <= EP_ROUNDING_FEWEST; r++) {
+        cuda_shape s = {8192, 3072, 768, EP_DTYPE_F16, true, EP_ACT_SILU, 9, 132, (ep_rounding)r};
+        int row = cuda_select(&s);
+        assert_true(row >= 0);
+        assert_string_equal(cuda_gemm_rows[row].form, forms[r]);
+        check_reasons(&s, row);
+        assert_false(cuda_select_library(&s, row, false));
+    }
+    static const int64_t tested[][2] = {
+        {513, 4104}, {1025, 2120}, {700, 3001}, {2000, 1507}}; /* by in_turns on a device */
+    for (size_t i = 0; i < sizeof tested / sizeof *tested; i++) {
+        cuda_shape s = {tested[i][0], tested[i][1], 72, EP_DTYPE_BF16, true, EP_ACT_SILU, 9, 132, EP_ROUNDING_FEWEST};
+        assert_string_equal(cuda_gemm_rows[cuda_select(&s)].form, forms[1]);
+    }
+    cuda_shape down = {8192, 768, 3072, EP_DTYPE_BF16, false, EP_ACT_NONE, 9, 132, EP_ROUNDING_EAGER};
+    assert_true(cuda_select_library(&down, cuda_select(&down), false));
+    assert_false(cuda_select_library(&down, cuda_select(&down), true));
+    assert_true(cuda_select_library(&down, -1, true));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(machines), cmocka_unit_test(never_against_a_reason),
-                                       cmocka_unit_test(blocks)};
+                                       cmocka_unit_test(roundings), cmocka_unit_test(blocks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

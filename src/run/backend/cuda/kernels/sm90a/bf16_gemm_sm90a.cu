@@ -17,7 +17,6 @@
 
 #define EP_GATED(dtype, TYPE, act, ACT)                                                                                \
     EP_HANDED(ep_##dtype##_gated_gemm_##act##_sm90a_t128x128c2_eager, TYPE, 256, 3, 2, ACT)                            \
-    EP_GEMM(ep_##dtype##_gated_gemm_##act##_sm90a_t128x128c2_fewest, TYPE, 256, 4, 2, true, ACT, false)                \
     EP_GEMM(ep_##dtype##_gated_gemm_##act##_sm90a_t128x64c1_eager, TYPE, 128, 6, 1, true, ACT, true)                   \
     EP_GEMM(ep_##dtype##_gated_gemm_##act##_sm90a_t128x64c1_fewest, TYPE, 128, 6, 1, true, ACT, false)
 
