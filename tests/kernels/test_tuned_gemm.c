@@ -71,9 +71,20 @@ static void a_sweep_changes_no_bit(void **state) {
             ep_tuned_row by_tile = **r;
             by_tile.sweep = NULL;
             make_data(&c, (*r)->dtype, &d);
-            for (int64_t k = 0; k < c.k; k += 3) { /* a row far from 0, and one that is nowhere */
-                ep_element_store((*r)->dtype, d.x + (size_t)(5 * d.x_row + k) * ep_dtype_size((*r)->dtype), 40);
-                ep_element_store((*r)->dtype, d.x + (size_t)(9 * d.x_row + k) * ep_dtype_size((*r)->dtype), INFINITY);
+            /* Rows far from 0, nowhere, at 0 from one side and the other, near it, and about as large as numbers are. */
+            static const struct {
+                int row, step;
+                double value;
+            } rows[] = {{5, 3, 40},     {9, 3, INFINITY}, {2, 1, 0},    {3, 1, -0.0},
+                        {12, 1, 2e-38}, {14, 1, 1e-38},   {16, 1, 1e37}};
+            for (int i = 0; i < 7; i++)
+                for (int64_t k = 0; k < c.k; k += rows[i].step)
+                    ep_element_store((*r)->dtype,
+                                     d.x + (size_t)(rows[i].row * d.x_row + k) * ep_dtype_size((*r)->dtype),
+                                     rows[i].value);
+            for (int i = 0; i < 2 && d.bias[i]; i++) { /* at -0, and less than the least normal number */
+                ep_element_store((*r)->dtype, d.bias[i] + 3 * ep_dtype_size((*r)->dtype), -0.0);
+                ep_element_store((*r)->dtype, d.bias[i] + 7 * ep_dtype_size((*r)->dtype), 3e-39);
             }
             run_case(&c, &by_tile, &d, 1, scratch);
             char *want = malloc(d.out_bytes);
@@ -225,17 +236,17 @@ static ep_packed *pack_for(const ep_tuned_row *row, int64_t k, int64_t n, const 
 /* Hidden values handed over as the second product packs them: the bits of a plain tensor in between. */
 static void packed_rows_between_two_products(void **state) {
     (void)state;
-    static const int64_t shapes[][4] = {{32, 16, 30, 8}, {35, 40, 45, 33}, {300, 70, 353, 20},
-                                        {64, 33, 17, 5}, {15, 9, 3000, 7}, {70, 5, 9001, 40}};
+    static const int64_t shapes[][4] = {{32, 16, 30, 8},  {35, 40, 45, 33},  {300, 70, 353, 20}, {64, 33, 17, 5},
+                                        {15, 9, 3000, 7}, {70, 5, 9001, 40}, {600, 8, 3001, 70}};
     ep_tuned_scratch *scratch = NULL;
     int handed = 0;
     assert_int_equal(ep_tuned_scratch_create(NULL, &scratch), EP_OK);
     for (const ep_tuned_row *const *r = ep_tuned_rows; *r; r++)
-        for (int i = 0; i < 24 && row_runs(*r); i++) {
-            const int64_t *s = shapes[i % 6], m = s[0], k = s[1], n = s[2], out = s[3];
+        for (int i = 0; i < 28 && row_runs(*r); i++) {
+            const int64_t *s = shapes[i % 7], m = s[0], k = s[1], n = s[2], out = s[3];
             ep_dtype t = (*r)->dtype;
             size_t size = ep_dtype_size(t);
-            bool pair = i / 6 % 2;
+            bool pair = i / 7 % 2;
             char *x = fill(t, m * k, false, 1), *w0 = fill(t, n * k, false, 0.3), *w1 = fill(t, n * k, false, 0.3);
             char *wd = fill(t, out * n, false, 0.1), *bias = fill(t, n, false, 1);
             ep_packed *first = pack_for(*r, k, n, w0, pair ? w1 : NULL), *down = pack_for(*r, n, out, wd, NULL);
@@ -247,7 +258,7 @@ static void packed_rows_between_two_products(void **state) {
                 memset(h, 0xff, h_bytes);
                 ep_tuned_call c = {.weights = first, .m = m, .x = x, .x_row = k, .x_col = 1, .dtype = t, .out = h};
                 c.out_row = n, c.out_packed = packed, c.act = EP_ACT_GELU_TANH, c.rounding = EP_ROUNDING_EAGER;
-                if (i < 12) c.bias0 = bias, c.bias0_stride = 1;
+                if (i < 14) c.bias0 = bias, c.bias0_stride = 1;
                 assert_int_equal(ep_tuned_run(scratch, 1 + i % 3, &c, NULL), EP_OK);
                 ep_tuned_call d = {
                     .weights = down, .m = m, .x = h, .x_row = n, .x_col = 1, .dtype = t, .out = y[packed]};

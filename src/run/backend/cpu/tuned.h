@@ -72,6 +72,8 @@ typedef struct ep_sweep {
     bool first;
     const char *ahead; /* fetched: `lines` cache lines a chunk, tile after tile */
     int lines;
+    const char *more; /* fetched too, or NULL: x of the next part of k; more_bytes of each tile, more_tile apart */
+    int64_t more_tile, more_bytes;
     const ep_tile *done; /* the first of as many row tiles of sums; NULL: none */
     bool pair;
     int64_t done_tile;   /* bytes between row tiles of its result */

@@ -52,10 +52,12 @@ typedef struct desk {
     int64_t x_block;  /* whose x, all of k, is packed there; -1: none */
     int64_t x_chunks; /* from one row tile of x to the next */
     float *sums;
-    char *products;  /* for the hook: [product][block_rows][hook_panels * width] as the dtype */
-    int64_t panel0;  /* first panel of the products that are there */
-    int64_t panel1;  /* end of this thread's panels in the block, or of a group of them */
-    int64_t group0;  /* first panel of that group */
+    char *products;     /* for the hook: [product][block_rows][hook_panels * width] as the dtype */
+    int64_t panel0;     /* first panel of the products that are there */
+    int64_t panel1;     /* end of this thread's panels in the block, or of a group of them */
+    int64_t group0;     /* first panel of that group */
+    const char *next_x; /* the part of x that is wanted next, of so many chunks; or NULL */
+    int64_t next_chunks;
     ep_tile waiting; /* the first row tile of a panel whose sums are done but not yet its result; sums NULL: none */
 } desk;
 
@@ -131,6 +133,7 @@ static void choose_blocks(job *j) {
     j->block_rows = ceil_div(tiles, blocks) * r->mr;
     j->blocks = ceil_div(m, j->block_rows);
     int64_t chunk_bytes = j->block_rows * r->a_bytes, fit = max64(l2 / 2 / chunk_bytes, r->block_chunks);
+    if (r->sweep && j->call->x_packed && j->w->chunks > fit) fit = max64(fit / 2, r->block_chunks); /* next_part */
     int64_t supers = max64(ceil_div(j->w->chunks, fit), 1);
     j->super = ceil_div(ceil_div(j->w->chunks, supers), r->block_chunks) * r->block_chunks;
     int64_t panel_sums = j->block_rows * 2 * r->half * 4 * j->pack_count;
@@ -300,6 +303,14 @@ static int fetched_lines(const ep_tuned_row *r, int64_t tiles) {
     return tiles <= 8 ? (lines + 3) / 4 * 4 : lines;
 }
 
+/* A sweep's share of the next part of x: of every row tile the same lines, which are the sweep's among `sweeps`. */
+static void fetch_part(const job *j, const desk *d, ep_sweep *s, int64_t sweep, int64_t sweeps) {
+    int64_t lines = d->next_chunks * j->row->mr * j->row->a_bytes / 64, from = lines * sweep / sweeps;
+    s->more = d->next_x + from * 64;
+    s->more_tile = s->a_tile;
+    s->more_bytes = (lines * (sweep + 1) / sweeps - from) * 64;
+}
+
 /* As sum_panel, all row tiles in one go for each block of k, and the panel before finished meanwhile. */
 static void sweep_panel(const job *j, desk *d, int64_t m0, int64_t rows, int64_t panel, int pack, int64_t chunk0,
                         int64_t chunks, float *sums) {
@@ -324,6 +335,7 @@ static void sweep_panel(const job *j, desk *d, int64_t m0, int64_t rows, int64_t
             s.row0 = (int)(r->mr * i / blocks), s.row1 = (int)(r->mr * (i + 1) / blocks);
             s.end = (int)min64(r->mr, rows - (tiles - 1) * r->mr);
         }
+        if (d->next_x) fetch_part(j, d, &s, (panel - d->group0) * blocks + i, (d->panel1 - d->group0) * blocks);
         r->sweep(&s);
         if (rows > tiles * r->mr)
             r->acc((int)(rows - tiles * r->mr), now, a + tiles * s.a_tile, at, sums + tiles * tile_sums, s.first, NULL,
@@ -401,10 +413,21 @@ static void take_x(const job *j, desk *d, int64_t m0, int64_t rows, int64_t chun
     d->x_chunks = chunks;
 }
 
+/* The part of packed x that is wanted after the chunks [c, c + now) of a block: the panels' sweeps fetch it meanwhile. */
+static void next_part(const job *j, desk *d, int64_t block, int64_t c, int64_t now) {
+    int64_t chunks = j->w->chunks, next = c + now, m0 = block * j->block_rows;
+    d->next_x = NULL;
+    if (!j->all_x) return;
+    if (next >= chunks) next = 0, m0 += d->panel1 < j->w->panels ? 0 : j->block_rows;
+    if (m0 + j->block_rows > j->call->m) return;
+    d->next_x = j->all_x + packed_offset(j->row, chunks, m0, next * j->row->chunk_k);
+    d->next_chunks = min64(j->super, chunks - next);
+}
+
 static void run_block(const job *j, desk *d, int64_t block, int64_t panel0, int64_t panel1, char *scratch) {
     int64_t m0 = block * j->block_rows, rows = min64(j->block_rows, j->call->m - m0), chunks = j->w->chunks;
     int64_t all_sums = j->block_rows * 2 * j->row->half * j->pack_count;
-    d->panel1 = panel1;
+    d->panel1 = panel1, d->next_x = NULL;
     if (chunks <= j->super) {
         if (d->x_block != block) take_x(j, d, m0, rows, 0, chunks, scratch);
         d->x_block = block;
@@ -421,6 +444,7 @@ static void run_block(const job *j, desk *d, int64_t block, int64_t panel0, int6
             int64_t now = min64(j->super, chunks - c);
             take_x(j, d, m0, rows, c, now, scratch);
             d->panel0 = g;
+            next_part(j, d, block, c, now);
             for (int64_t p = g; p < d->panel1; p++) sum_panels(j, d, m0, rows, p, c, now, d->sums + (p - g) * all_sums);
         }
     }

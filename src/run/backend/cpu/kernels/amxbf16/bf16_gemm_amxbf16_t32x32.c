@@ -180,57 +180,145 @@ static void acc(int rows, int64_t chunks, const void *a, const void *b, float *c
     __asm__ volatile("" ::: "memory");
 }
 
-/* One row of finished sums, on the vector ports while the tile unit works. */
+/* The rows of finished sums that a sweep makes results of, on the vector ports while the tile unit works. */
+enum { FINISH_NONE, FINISH_GATED, FINISH_TANH, FINISH_ERF, FINISH_PLAIN };
 typedef struct finish {
-    const float *sums, *table;
+    const ep_tile *tile;
+    const float *sums; /* the next row */
     char *out;
     const char *residual;
-    int64_t out_row, out_tile, residual_row;
+    int64_t sums_jump, out_jump, residual_jump; /* from a tile's last row to the next one's first */
+    int64_t out_tile, tiles;                    /* tiles: behind this one */
+    int rows, rows_last, left;                  /* of a tile, of the last one; left: in this one */
+    bool biased, eager;
     v_f32 bias0, bias1;
-    bool eager, biased;
-    int row, end;
+    /* Gelus take three stages, a row in each at any time: results that come late would hold up the tile unit. */
+    v_f32 cubic[8];       /* v_lookup32's tables for v_gelu_*_near_bf16 */
+    v_f32 gate, up0;      /* behind the first stage: g and u, rounded */
+    v_f32 act, up1;       /* behind the second: act(g), not yet rounded */
+    __mmask16 odd0, odd1; /* lanes that this way is not right for */
+    const float *sums0, *sums1;
+    char *out0, *out1;
 } finish;
 
-enum { FINISH_NONE, FINISH_GATED, FINISH_TANH, FINISH_ERF, FINISH_PLAIN };
-
-/* act(gate) of bf16 numbers, rounded to bf16. The gelus' short forms take vector ports, which have nothing else to do here;
- * lookups wait for the ports that tiles are loaded by. Far from 0 the table is shorter than the formula. */
-static inline __attribute__((always_inline)) v_f32 finish_act(const finish *f, const int kind, v_h16 gate) {
-    if (kind != FINISH_GATED) {
-        v_f32 g = v_widen_bf16(gate);
-        if (__builtin_expect(v_all(v_lt(v_abs(g), v_set1(V_NEAR_BF16))), 1))
-            return TILE_ROUND(kind == FINISH_TANH ? v_gelu_tanh_near_bf16(g) : v_gelu_erf_near_bf16(g));
+static inline __attribute__((always_inline)) void finish_next(finish *f) {
+    if (--f->left > 0) {
+        f->sums += 32, f->out += f->tile->out_row;
+        if (f->residual) f->residual += f->tile->residual_row;
+    } else if (f->tiles > 0) {
+        f->sums += f->sums_jump, f->out += f->out_jump;
+        if (f->residual) f->residual += f->residual_jump;
+        f->left = --f->tiles > 0 ? f->rows : f->rows_last;
     }
-    return v_gather(f->table, v_index16(gate));
+}
+
+static inline __attribute__((always_inline)) void finish_table_row(const float *table, v_f32 y0, v_f32 y1, char *out) {
+    TILE_STORE(out, tile_act_rounded(EP_ACT_COUNT, table, y0) * TILE_ROUND(y1));
+}
+
+static inline __attribute__((always_inline)) void finish_plain_row(const finish *f) {
+    v_f32 y0 = v_load(f->sums) + f->bias0, y1 = v_load(f->sums + 16) + f->bias1;
+    if (f->residual) {
+        if (f->eager) y0 = TILE_ROUND(y0), y1 = TILE_ROUND(y1);
+        y0 += TILE_LOAD(f->residual), y1 += TILE_LOAD(f->residual + 32);
+    }
+    TILE_STORE(f->out, y0);
+    TILE_STORE(f->out + 32, y1);
+}
+
+static __attribute__((noinline)) void finish_odd_row(const ep_tile *t, const float *s, char *out) {
+    const v_f32 none = v_set1(0);
+    finish_table_row(t->table, v_load(s) + (t->bias0 ? v_load(t->bias0) : none),
+                     v_load(s + 16) + (t->bias1 ? v_load(t->bias1) : none), out);
+}
+
+/* v_round_bf16 where the lanes that it is wrong for are looked for elsewhere: denormals, what isn't finite, beyond 2^111, -0. */
+V_FN v_f32 finish_round(v_f32 x) {
+    return v_fma(x, v_set1(65536.0f), x * v_set1(-65535.0f));
+}
+
+V_FN v_f32 finish_lookup(const finish *f, int table, v_i32 at) {
+    return (v_f32)_mm512_permutex2var_ps((__m512)f->cubic[2 * table], (__m512i)at, (__m512)f->cubic[2 * table + 1]);
+}
+
+/* Tile products leave no denormals; their -0 plus a bias of 0, which is not added here, is the 0 that rounding makes of it. */
+static inline __attribute__((always_inline)) void finish_first(finish *f) {
+    v_f32 y0 = v_load(f->sums), y1 = v_load(f->sums + 16);
+    f->odd0 = 0;
+    if (f->biased) {
+        y0 += f->bias0, y1 += f->bias1;
+        f->odd0 = _kor_mask16(_mm512_fpclass_ps_mask((__m512)y0, 0x24), _mm512_fpclass_ps_mask((__m512)y1, 0x24));
+    }
+    f->gate = finish_round(y0), f->up0 = finish_round(y1);
+    f->sums0 = f->sums, f->out0 = f->out;
+}
+
+static inline __attribute__((always_inline)) void finish_second(finish *f) {
+    v_f32 g = f->gate;
+    v_i32 at = v_bits(g + v_set1(3145728.0f));
+    v_f32 p = v_fma(finish_lookup(f, 3, at), g, finish_lookup(f, 2, at));
+    p = v_fma(p, g, finish_lookup(f, 1, at));
+    f->act = v_fma(p, g, finish_lookup(f, 0, at)) * g;
+    f->odd1 = _kor_mask16(f->odd0, _mm512_cmp_ps_mask((__m512)v_abs(g), (__m512)v_set1(V_NEAR_BF16), _CMP_NLT_UQ));
+    f->up1 = f->up0, f->sums1 = f->sums0, f->out1 = f->out0;
+}
+
+/* A u that rounding spoiled makes the product a NaN or infinite. */
+static inline __attribute__((always_inline)) void finish_third(finish *f) {
+    v_f32 act = finish_round(f->act), y = act * f->up1;
+    __mmask16 odd = _kor_mask16(_mm512_fpclass_ps_mask((__m512)act, 0x20), _mm512_fpclass_ps_mask((__m512)y, 0xb9));
+    __m256bh h = _mm512_cvtneps_pbh((__m512)y);
+    memcpy(f->out1, &h, 32);
+    if (__builtin_expect(!_kortestz_mask16_u8(odd, f->odd1), 0)) finish_odd_row(f->tile, f->sums1, f->out1);
 }
 
 static inline __attribute__((always_inline)) void finish_row(finish *f, const int kind) {
-    const float *s = f->sums + f->row * 32;
-    char *out = f->out + f->row * f->out_row;
-    __asm__ volatile("prefetchw %0" ::"m"(*(out + f->out_tile))); /* the next tile's line, which nobody has yet */
-    v_f32 y0 = v_load(s) + f->bias0, y1 = v_load(s + 16) + f->bias1;
-    if (kind != FINISH_PLAIN && !f->biased) {
-        /* Tile products leave no denormals, which this conversion would take for zeros. */
-        __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)y1, (__m512)y0);
-        v_f32 up = v_widen_bf16((v_h16)_mm512_extracti64x4_epi64(both, 1));
-        TILE_STORE(out, finish_act(f, kind, (v_h16)_mm512_castsi512_si256(both)) * up);
-    } else if (kind != FINISH_PLAIN) {
-        TILE_STORE(out, tile_act_rounded(EP_ACT_COUNT, f->table, y0) * TILE_ROUND(y1));
-    } else {
-        if (f->residual) {
-            const char *r = f->residual + f->row * f->residual_row;
-            if (f->eager) y0 = TILE_ROUND(y0), y1 = TILE_ROUND(y1);
-            y0 += TILE_LOAD(r), y1 += TILE_LOAD(r + 32);
-        }
-        TILE_STORE(out, y0);
-        TILE_STORE(out + 32, y1);
+    if (kind == FINISH_GATED || kind == FINISH_PLAIN) {
+        if (f->left <= 0) return;
+        __builtin_prefetch(f->sums + 64, 0, 3);
+        __builtin_prefetch(f->sums + 80, 0, 3);
+        __asm__ volatile("prefetchw %0" ::"m"(*(f->out + f->out_tile)));
+        if (kind == FINISH_PLAIN)
+            finish_plain_row(f);
+        else
+            finish_table_row(f->tile->table, v_load(f->sums) + f->bias0, v_load(f->sums + 16) + f->bias1, f->out);
+        finish_next(f);
+        return;
     }
-    f->row++;
+    finish_third(f);
+    finish_second(f);
+    finish_next(f);                         /* behind the last row: that row once more */
+    __builtin_prefetch(f->sums + 64, 0, 3); /* sums wait in L2 */
+    __builtin_prefetch(f->sums + 80, 0, 3);
+    __asm__ volatile("prefetchw %0" ::"m"(*(f->out + f->out_tile))); /* the next tile's line, which nobody has yet */
+    finish_first(f);
 }
 
-static inline __attribute__((always_inline)) void finish_rows(finish *f, const int kind, int most) {
-    if (kind == FINISH_NONE) return;
-    for (int i = 0; i < most && f->row < f->end; i++) finish_row(f, kind);
+/* Rows row0 to row1 of every tile; false: there are none. */
+static inline __attribute__((always_inline)) bool finish_begin(finish *f, const ep_sweep *s, const int kind) {
+    const ep_tile *t = s->done;
+    int rows = s->row1 - s->row0, last = (s->end < s->row1 ? s->end : s->row1) - s->row0;
+    const float *bias1 = kind != FINISH_PLAIN ? t->bias1 : t->bias0 ? t->bias0 + 16 : NULL;
+    f->tile = t, f->tiles = s->tiles - 1, f->rows = rows, f->rows_last = last;
+    if (last <= 0) f->tiles--, f->rows_last = rows;
+    if (rows <= 0 || f->tiles < 0) return false;
+    f->left = f->tiles > 0 ? rows : f->rows_last;
+    f->bias0 = t->bias0 ? v_load(t->bias0) : v_set1(0), f->bias1 = bias1 ? v_load(bias1) : v_set1(0);
+    f->biased = t->bias0 || bias1, f->eager = t->rounding == EP_ROUNDING_EAGER;
+    f->sums = t->sums + s->row0 * 32, f->sums_jump = 1024 - (rows - 1) * 32;
+    f->out = (char *)t->out + s->row0 * t->out_row, f->out_jump = s->done_tile - (rows - 1) * t->out_row;
+    f->residual = t->residual ? (const char *)t->residual + s->row0 * t->residual_row : NULL;
+    f->residual_jump = (33 - rows) * t->residual_row, f->out_tile = s->done_tile;
+    if (kind != FINISH_TANH && kind != FINISH_ERF) return true;
+    const float *const tanh_[4] = {v_bf16_tanh_0, v_bf16_tanh_1, v_bf16_tanh_2, v_bf16_tanh_3};
+    const float *const erf_[4] = {v_bf16_erf_0, v_bf16_erf_1, v_bf16_erf_2, v_bf16_erf_3};
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) f->cubic[i] = v_load((kind == FINISH_TANH ? tanh_ : erf_)[i / 2] + i % 2 * 16);
+    finish_first(f);
+    finish_second(f);
+    finish_next(f);
+    finish_first(f);
+    return true;
 }
 
 /* The sums of the tile before leave a register just before this tile's come into it. */
@@ -246,10 +334,12 @@ static inline __attribute__((always_inline)) void finish_rows(finish *f, const i
 /* Weights of the block stay in L1; x passes by with a hint not to displace them, always one step ahead of its use. */
 static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, const bool first, const int kind,
                                                              const char *a, const char *next, float *c, float *before,
-                                                             const char *ahead, finish *f, int each) {
+                                                             const char *ahead, const char *more, finish *f) {
     const int64_t chunks = s->chunks;
     const int lines = s->lines;
     const char *b = s->b, *x = chunks > 1 ? a + 2048 : next;
+    const char *more_end = more + s->more_bytes;
+    int64_t due = 0;
     ahead = ep_fetch(ahead, lines, chunks);
     _tile_loadd(6, b, 128);
     SUMS(0, 0);
@@ -263,11 +353,13 @@ static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, 
     SUMS(3, 528);
     _tile_dpbf16ps(3, 5, 7);
     _tile_stream_loadd(5, x + 1024, 64);
-    finish_rows(f, kind, each);
+    if (kind != FINISH_NONE)
+        for (due += f->rows; due >= chunks; due -= chunks) finish_row(f, kind);
     for (int64_t i = 1; i < chunks; i++) {
         b += 2048;
         x = i + 1 < chunks ? x + 2048 : next;
         ahead = ep_fetch(ahead, lines, chunks);
+        for (int l = 0; l < 2 && more < more_end; l++, more += 64) __builtin_prefetch(more, 0, 2);
         _tile_loadd(6, b, 128);
         _tile_dpbf16ps(0, 4, 6);
         _tile_loadd(7, b + 64, 128);
@@ -276,40 +368,23 @@ static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, 
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
         _tile_stream_loadd(5, x + 1024, 64);
-        finish_rows(f, kind, each);
+        if (kind != FINISH_NONE)
+            for (due += f->rows; due >= chunks; due -= chunks) finish_row(f, kind);
     }
 }
 
 static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s, const bool first, const int kind) {
-    finish f = {.bias0 = v_set1(0), .bias1 = v_set1(0)};
-    const ep_tile *done = s->done;
-    int each = 0;
-    if (kind != FINISH_NONE) {
-        const float *bias1 = kind != FINISH_PLAIN ? done->bias1 : done->bias0 ? done->bias0 + 16 : NULL;
-        if (done->bias0) f.bias0 = v_load(done->bias0);
-        if (bias1) f.bias1 = v_load(bias1);
-        f.sums = done->sums, f.table = done->table, f.out = done->out, f.out_row = done->out_row,
-        f.out_tile = s->done_tile;
-        f.residual = done->residual, f.residual_row = done->residual_row;
-        f.biased = done->bias0 || done->bias1;
-        f.eager = done->rounding == EP_ROUNDING_EAGER;
-        each = (int)((s->row1 - s->row0 + s->chunks - 1) / s->chunks);
-    }
+    finish f = {.rows = 0};
+    if (kind != FINISH_NONE && !finish_begin(&f, s, kind)) f.rows = 0;
     const char *a = s->a;
     float *before = NULL;
     _tile_stream_loadd(4, a, 64);
     _tile_stream_loadd(5, a + 1024, 64);
     for (int64_t t = 0; t < s->tiles; t++, a += s->a_tile) {
         float *c = s->c + t * 1024;
-        f.row = s->row0;
-        f.end = t + 1 == s->tiles && s->end < s->row1 ? s->end : s->row1;
         sweep_tile(s, first, kind, a, t + 1 < s->tiles ? a + s->a_tile : a, c, before,
-                   s->ahead + t * s->chunks * s->lines * 64, &f, each);
+                   s->ahead + t * s->chunks * s->lines * 64, s->more + t * s->more_tile, &f);
         before = c;
-        if (kind == FINISH_NONE) continue; /* all null, and null is not to be counted from */
-        f.sums += 1024;
-        f.out += f.out_tile;
-        if (f.residual) f.residual += 32 * f.residual_row;
     }
     _tile_stored(0, before, 128);
     _tile_stored(1, before + 16, 128);
