@@ -124,6 +124,8 @@ typedef struct ep_study {
     ep_device_work *work;
     size_t work_count;
     uint32_t *lane_first; /* work[] of a lane: lane_first[lane] .. lane_first[lane + 1] */
+    uint32_t *work_lanes; /* the lanes that have any */
+    size_t work_lane_count;
     ep_work_row *rows;
     size_t row_count, row_cap;
 

@@ -251,6 +251,17 @@ static void permute(ep_device_work *work, uint32_t *order, size_t n) {
     }
 }
 
+/* The few lanes that launched anything; lane_first holds counts yet. */
+static bool list_work_lanes(ep_study *s, size_t lanes) {
+    size_t cap = 0;
+    for (size_t i = 0; i < lanes; i++) {
+        if (!s->lane_first[i + 1]) continue;
+        if (!ep_grow(&s->work_lanes, &cap, s->work_lane_count + 1, sizeof *s->work_lanes)) return false;
+        s->work_lanes[s->work_lane_count++] = (uint32_t)i;
+    }
+    return true;
+}
+
 /* Device work in host order, and where each lane's part begins. */
 static ep_status make_work(ep_study *s) {
     const ep_trace *t = s->trace;
@@ -271,6 +282,7 @@ static ep_status make_work(ep_study *s) {
         uint32_t lane = ep_work_lane(s, &s->work[i]);
         if (lane < lanes) s->lane_first[lane + 1]++;
     }
+    ok = ok && list_work_lanes(s, lanes);
     for (size_t i = 0; ok && i < lanes; i++) s->lane_first[i + 1] += s->lane_first[i];
     s->work_count = ok ? n : 0;
     free(order);
@@ -350,9 +362,9 @@ ep_status ep_study_create(const ep_trace *trace, const char *label, const ep_ana
 
 void ep_study_destroy(ep_study *s) {
     if (!s) return;
-    void *const owned[] = {s->by_stream, s->work,      s->lane_first, s->rows,       s->nodes,
-                           s->node_of,   s->producers, s->bounds,     s->gemms,      s->gated,
-                           s->fusions,   s->regimes,   s->compiles,   s->recompiles, s->findings};
+    void *const owned[] = {s->by_stream, s->work,      s->work_lanes, s->lane_first, s->rows,  s->nodes,
+                           s->node_of,   s->producers, s->bounds,     s->gemms,      s->gated, s->fusions,
+                           s->regimes,   s->compiles,  s->recompiles, s->findings};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) free(owned[i]);
     ep_facts_destroy(s->facts);
     ep_arena_free(&s->arena);
@@ -411,7 +423,8 @@ bool ep_study_region_work(const ep_study *s, uint32_t region, uint32_t **out, si
     int64_t end = t->ts[region] + t->dur[region];
     ep_study_range(s, own, t->ts[region], end, &first, &n);
     bool ok = add_range(&list, &cap, &total, first, n);
-    for (uint32_t lane = 0; ok && n == 0 && lane < t->lane_count; lane++) {
+    for (size_t i = 0; ok && n == 0 && i < s->work_lane_count; i++) {
+        uint32_t lane = s->work_lanes[i];
         size_t k;
         if (lane == own || t->lanes[lane].pid != t->lanes[own].pid) continue;
         ep_study_range(s, lane, t->ts[region], end, &first, &k);

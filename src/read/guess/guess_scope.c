@@ -22,7 +22,8 @@ ep_status ep_subject_create(const ep_trace *t, bool study, ep_error *err, ep_sub
     const ep_links *l = s.facts->links;
     s.lane_first = calloc(t->lane_count + 1, sizeof *s.lane_first);
     s.kernel_at = ep_malloc_array(t->count, sizeof *s.kernel_at);
-    if (!s.lane_first || !s.kernel_at) {
+    s.regime_of = calloc(t->strings.count + 1, sizeof *s.regime_of);
+    if (!s.lane_first || !s.kernel_at || !s.regime_of) {
         ep_subject_free(&s);
         return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory to check a trace of %zu events", t->count);
     }
@@ -30,6 +31,11 @@ ep_status ep_subject_create(const ep_trace *t, bool study, ep_error *err, ep_sub
     for (size_t i = 0; i < t->lane_count; i++) s.lane_first[i + 1] += s.lane_first[i];
     memset(s.kernel_at, 0xff, t->count * sizeof *s.kernel_at);
     for (size_t k = 0; k < s.facts->kernel_count; k++) s.kernel_at[s.facts->kernels[k].event] = (uint32_t)k;
+    for (size_t i = 0; s.study && i < s.study->regime_count; i++) {
+        const char *name = s.study->regimes[i].name;
+        uint32_t id = ep_intern_find(&t->strings, name, strlen(name));
+        if (id != UINT32_MAX) s.regime_of[id] = (uint32_t)i + 1;
+    }
     *out = s;
     return EP_OK;
 }
@@ -41,6 +47,7 @@ void ep_subject_free(ep_subject *s) {
         ep_facts_destroy(s->facts);
     free(s->lane_first);
     free(s->kernel_at);
+    free(s->regime_of);
     memset(s, 0, sizeof *s);
 }
 

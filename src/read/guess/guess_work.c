@@ -91,9 +91,9 @@ static const ep_regime_row *find_regime(const ep_subject *u, const ep_scope *s) 
         const ep_regime_row *whole = regime_row(u->study, "(whole trace)");
         return whole ? whole : regime_row(u->study, "ProfilerStep");
     }
-    const char *name = ep_trace_text(u->trace, u->trace->name[s->event]);
-    bool step = strncmp(name, "ProfilerStep#", 13) == 0;
-    return regime_row(u->study, step ? "ProfilerStep" : name);
+    uint32_t name = u->trace->name[s->event];
+    if (strncmp(ep_trace_text(u->trace, name), "ProfilerStep#", 13) == 0) return regime_row(u->study, "ProfilerStep");
+    return u->regime_of[name] ? &u->study->regimes[u->regime_of[name] - 1] : NULL;
 }
 
 void ep_measure_regime(const ep_subject *u, const ep_scope *s, ep_regime *regime, ep_regime *bare, ep_seen *out) {

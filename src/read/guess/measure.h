@@ -12,6 +12,7 @@ typedef struct ep_subject {
     ep_facts *facts;      /* the study's, if there is one */
     uint32_t *lane_first; /* links->order[lane_first[l] .. lane_first[l + 1]) is lane l */
     uint32_t *kernel_at;  /* event row -> facts->kernels[], or EP_NO_INDEX */
+    uint32_t *regime_of;  /* string -> 1 + study->regimes[] of the region of that name, or 0 */
 } ep_subject;
 /* `study`: run the analyses, for claims about regimes and recompiles. */
 ep_status ep_subject_create(const ep_trace *t, bool study, ep_error *err, ep_subject *out);
