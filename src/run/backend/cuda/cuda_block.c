@@ -1,4 +1,4 @@
-/* Gated blocks of few rows in one kernel (kernels/sm90a/decode_sm90a.cuh): gate, up, activation and down. */
+/* Gated blocks of few rows in one kernel (kernels/sm90a/decode_sm90a.cuh, rows_sm90a.cuh): gate, up, activation, down. */
 #include "cuda_packed.h"
 #include "cuda_select.h"
 
@@ -11,7 +11,26 @@ typedef struct decode_block_args {
     uint64_t *state;
     uint64_t policy_w;
 } decode_block_args;
-enum { STATE_WORDS = 8 }; /* of one kernel */
+
+typedef struct rows_args { /* kernels/sm90a/rows_sm90a.cuh */
+    int32_t m, n, k, out, tiles, columns, split, pieces, act, eager, x_rows;
+    const void *bias0, *bias1, *bias2, *residual;
+    void *h, *y, *parts;
+    int64_t h_row, residual_row, y_row;
+    uint64_t *state;
+    uint64_t policy_w;
+} rows_args;
+
+/* Words of a kernel's counts: those of decode_block_args, and of rows_args. */
+static int64_t state_words(const cuda_block_row *row, int64_t out) {
+    return row->parts ? 1 + 2 * (9 + cuda_block_columns(row, out)) : 8;
+}
+
+static int64_t state_at(int index, int64_t out) {
+    int64_t at = 0;
+    for (int i = 0; i < index; i++) at += state_words(&cuda_block_rows[i], out);
+    return at;
+}
 
 int cuda_tuned_whole(ep_backend *b, ep_dtype dtype, int64_t m, int64_t k, int64_t n, int64_t out, ep_act act) {
     cuda_state *s = cuda_of(b);
@@ -30,10 +49,14 @@ static bool suits(const ep_tuned_call *first, const ep_tuned_call *last) {
            cuda_fits_copy_engine(first->x, first->m, w->k, first->x_row, first->x_col);
 }
 
+static size_t count_bytes(int64_t out) {
+    return sizeof(uint64_t) * (size_t)state_at((int)cuda_block_row_count, out);
+}
+
 /* The counts are zero once; every launch of a kernel adds as much to its own. The first may start before what is ahead of
  * it in the stream ends, so the zeros are waited for. */
-static ep_status open_counts(cuda_state *s, ep_packed *w, ep_error *err) {
-    size_t bytes = sizeof(uint64_t) * STATE_WORDS * cuda_block_row_count;
+static ep_status open_counts(cuda_state *s, ep_packed *w, int64_t out, ep_error *err) {
+    size_t bytes = count_bytes(out);
     if (w->made) return EP_OK;
     EP_TRY(cuda_storage_create(s, bytes, err, &w->made));
     ep_status status =
@@ -45,14 +68,24 @@ static ep_status open_counts(cuda_state *s, ep_packed *w, ep_error *err) {
     return status;
 }
 
-static ep_status run_block(cuda_state *s, const ep_tuned_call *first, const ep_tuned_call *last, int index,
-                           cuda_launch *l, ep_error *err) {
+/* Room for all parts that any block may have; kept, since captures know its address. */
+static ep_status open_parts(cuda_state *s, ep_error *err) {
+    size_t most = 0;
+    for (size_t i = 0; i < cuda_block_row_count; i++) {
+        const cuda_block_row *r = &cuda_block_rows[i];
+        size_t bytes = r->parts ? sizeof(float) * (size_t)(CUDA_BLOCK_PARTS * s->sm_count * r->y * r->rows) : 0;
+        if (bytes > most) most = bytes;
+    }
+    return s->parts ? EP_OK : cuda_result(s, s->cu->memory_alloc(&s->parts, most), "cuMemAlloc of parts", err);
+}
+
+static ep_status run_decode_block(cuda_state *s, const ep_tuned_call *first, const ep_tuned_call *last, int index,
+                                  cuda_launch *l, ep_error *err) {
     const cuda_block_row *row = &cuda_block_rows[index];
     ep_packed *w = (ep_packed *)(uintptr_t)first->weights, *d = (ep_packed *)(uintptr_t)last->weights; /* caches */
     cu_tensor_map x, g, u, h, y;
     int64_t m = first->m;
     unsigned rows = (unsigned)row->rows, chunks = (unsigned)cuda_block_chunks(row);
-    EP_TRY(open_counts(s, w, err));
     EP_TRY(cuda_find_map(s, w, first->x, m, w->k, first->x_row, rows, 0, &x, err));
     EP_TRY(cuda_find_map(s, w, w->w[0], w->n, w->k, w->row[0], (unsigned)row->h, 0, &g, err));
     EP_TRY(cuda_find_map(s, w, w->w[1], w->n, w->k, w->row[1], (unsigned)row->h, 0, &u, err));
@@ -75,13 +108,49 @@ static ep_status run_block(cuda_state *s, const ep_tuned_call *first, const ep_t
                            .h_row = first->out_row,
                            .residual_row = last->residual_row,
                            .y_row = last->out_row,
-                           .state = (uint64_t *)(void *)w->made->data + STATE_WORDS * index,
+                           .state = (uint64_t *)(void *)w->made->data + state_at(index, d->n),
                            .policy_w = L2_NORMAL};
-    l->grid[0] = (unsigned)s->sm_count;
-    l->grid[1] = l->grid[2] = 1;
-    l->block = 288;
-    l->shared_bytes = (unsigned)cuda_block_shared(row);
-    l->programmatic = true;
+    void *params[] = {&x, &g, &u, &h, &y, &a};
+    return cuda_run(s, l, params, err);
+}
+
+static ep_status run_rows_block(cuda_state *s, const ep_tuned_call *first, const ep_tuned_call *last, int index,
+                                cuda_launch *l, ep_error *err) {
+    const cuda_block_row *row = &cuda_block_rows[index];
+    ep_packed *w = (ep_packed *)(uintptr_t)first->weights, *d = (ep_packed *)(uintptr_t)last->weights; /* caches */
+    cu_tensor_map x, g, u, h, y;
+    int64_t m = first->m;
+    unsigned rows = (unsigned)cuda_padded(m);
+    int split = cuda_block_split(row, w->n, d->n, s->sm_count);
+    EP_TRY(open_parts(s, err));
+    EP_TRY(cuda_find_map(s, w, first->x, m, w->k, first->x_row, rows, 0, &x, err));
+    EP_TRY(cuda_find_map(s, w, w->w[0], w->n, w->k, w->row[0], (unsigned)row->h, 0, &g, err));
+    EP_TRY(cuda_find_map(s, w, w->w[1], w->n, w->k, w->row[1], (unsigned)row->h, 0, &u, err));
+    EP_TRY(cuda_find_map(s, d, last->x, m, w->n, last->x_row, rows, 0, &h, err));
+    EP_TRY(cuda_find_map(s, d, d->w[0], d->n, d->k, d->row[0], (unsigned)row->y, 0, &y, err));
+    rows_args a = {.m = (int)m,
+                   .n = (int)w->n,
+                   .k = (int)w->k,
+                   .out = (int)d->n,
+                   .tiles = (int)((w->n + row->h - 1) / row->h),
+                   .columns = (int)cuda_block_columns(row, d->n),
+                   .split = split,
+                   .pieces = row->y / (split > 6 ? 16 : 32),
+                   .act = (int)first->act,
+                   .eager = first->rounding != EP_ROUNDING_FEWEST,
+                   .x_rows = (int)rows,
+                   .bias0 = first->bias0,
+                   .bias1 = first->bias1,
+                   .bias2 = last->bias0,
+                   .residual = last->residual,
+                   .h = first->out,
+                   .y = last->out,
+                   .parts = (void *)(uintptr_t)s->parts,
+                   .h_row = first->out_row,
+                   .residual_row = last->residual_row,
+                   .y_row = last->out_row,
+                   .state = (uint64_t *)(void *)w->made->data + state_at(index, d->n),
+                   .policy_w = L2_EVICT_FIRST};
     void *params[] = {&x, &g, &u, &h, &y, &a};
     return cuda_run(s, l, params, err);
 }
@@ -89,16 +158,25 @@ static ep_status run_block(cuda_state *s, const ep_tuned_call *first, const ep_t
 ep_status cuda_tuned_pair(ep_backend *b, int whole, const ep_tuned_call *first, const ep_tuned_call *last, bool *ran,
                           ep_error *err) {
     cuda_state *s = cuda_of(b);
-    const ep_packed *w = first->weights;
+    ep_packed *w = (ep_packed *)(uintptr_t)first->weights; /* its counts are a cache */
     *ran = false;
-    if (!suits(first, last) || (s->capture && !w->made)) return EP_OK; /* a capture cannot wait for the counts */
+    if (!suits(first, last)) return EP_OK;
+    const cuda_block_row *row = &cuda_block_rows[whole];
+    /* A capture cannot wait for the counts, and the room for parts must outlive it. */
+    if (s->capture && (!w->made || (row->parts && !s->parts))) return EP_OK;
     EP_TRY(cuda_enter(s, err));
     int64_t m = first->m, out = last->weights->n;
+    EP_TRY(open_counts(s, w, out, err));
+    if (w->made->bytes < count_bytes(out)) return EP_OK; /* made for another second product */
     cuda_launch l = {.name = cuda_block_name(whole, w->dtype),
+                     .grid = {(unsigned)s->sm_count, 1, 1},
+                     .block = (unsigned)cuda_block_threads(row),
+                     .shared_bytes = (unsigned)cuda_block_shared(row),
+                     .programmatic = true,
                      .flops = 2 * m * w->n * (2 * w->k + out),
                      .bytes_read = 2 * (w->n * (2 * w->k + out) + m * (w->k + w->n) + (last->residual ? m * out : 0)),
                      .bytes_written = 2 * m * (w->n + out)};
-    EP_TRY(run_block(s, first, last, whole, &l, err));
+    EP_TRY((row->parts ? run_rows_block : run_decode_block)(s, first, last, whole, &l, err));
     *ran = true;
     return EP_OK;
 }

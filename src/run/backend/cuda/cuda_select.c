@@ -103,8 +103,9 @@ bool cuda_select_library(const cuda_shape *s, int row, bool residual) {
     return row < 0 || (!s->gated && !cuda_gemm_rows[row].max_m && s->act == EP_ACT_NONE && !residual);
 }
 
+enum { FORM_decode = false, FORM_rows = true };
 const cuda_block_row cuda_block_rows[] = {
-#define EP_CUDA_BLOCK(rows, h, y, stages) {rows, h, y, stages},
+#define EP_CUDA_BLOCK(form, rows, h, y, stages, y_stages) {FORM_##form, rows, h, y, stages, y_stages},
 #include "cuda_blocks.def"
 #undef EP_CUDA_BLOCK
 };
@@ -112,8 +113,9 @@ enum { BLOCKS = sizeof cuda_block_rows / sizeof *cuda_block_rows };
 const size_t cuda_block_row_count = BLOCKS;
 
 static const char *const block_names[BLOCKS][2] = {
-#define EP_CUDA_BLOCK(rows, h, y, stages)                                                                              \
-    {"ep_bf16_gated_mlp_decode_sm90a_m" #rows "h" #h "y" #y, "ep_f16_gated_mlp_decode_sm90a_m" #rows "h" #h "y" #y},
+#define EP_CUDA_BLOCK(form, rows, h, y, stages, y_stages)                                                              \
+    {"ep_bf16_gated_mlp_" #form "_sm90a_m" #rows "h" #h "y" #y,                                                        \
+     "ep_f16_gated_mlp_" #form "_sm90a_m" #rows "h" #h "y" #y},
 #include "cuda_blocks.def"
 #undef EP_CUDA_BLOCK
 };
@@ -126,16 +128,50 @@ int cuda_block_chunks(const cuda_block_row *r) {
     return 128 / r->y;
 }
 
-/* decode_shape in kernels/sm90a/decode_sm90a.cuh. */
+int cuda_block_threads(const cuda_block_row *r) {
+    return !r->parts ? 288 : r->rows > 64 ? 384 : 192;
+}
+
+/* decode_shape in kernels/sm90a/decode_sm90a.cuh, rows_shape in rows_sm90a.cuh. */
 int cuda_block_shared(const cuda_block_row *r) {
-    int first = 2 * r->h * 128, second = 16384, weights = first > second ? first : second;
+    int first = 2 * r->h * 128;
+    if (r->parts) {
+        int h = r->stages * (first + r->rows * 128), y = r->y_stages * (r->y + r->rows) * 128;
+        return (h > y ? h : y) + 16 * (r->stages + r->y_stages + 4) + 16 + 16 + 1024;
+    }
+    int second = 16384, weights = first > second ? first : second;
     return r->stages * (weights + cuda_block_chunks(r) * r->rows * 128 + 20) + 8 * r->y * r->rows * 4 + 1040;
+}
+
+int64_t cuda_block_columns(const cuda_block_row *r, int64_t out) {
+    return (out + r->y - 1) / r->y;
+}
+
+static int64_t rounds(int64_t tiles, int64_t sm_count) {
+    return (tiles + sm_count - 1) / sm_count;
+}
+
+/* As many as bring the busiest multiprocessor to its end first; each part costs a hundredth, as it is written and read. */
+int cuda_block_split(const cuda_block_row *r, int64_t n, int64_t out, int sm_count) {
+    if (!r->parts) return 1;
+    int64_t columns = cuda_block_columns(r, out), most = (n + 63) / 64;
+    int best = 1;
+    double least = (double)rounds(columns, sm_count) + 0.01;
+    for (int split = 2; split <= 8 && split <= most && columns * split <= CUDA_BLOCK_PARTS * sm_count; split++) {
+        double cost = (double)rounds(columns * split, sm_count) / split + 0.01 * split;
+        if (cost < least) least = cost, best = split;
+    }
+    return best;
 }
 
 /* Columns that the chip passes while it makes n in tiles: all multiprocessors take as many as the busiest. */
 static int64_t passed(int64_t n, int64_t tile, int64_t sm_count) {
-    int64_t tiles = (n + tile - 1) / tile;
-    return (tiles + sm_count - 1) / sm_count * sm_count * tile;
+    return rounds((n + tile - 1) / tile, sm_count) * sm_count * tile;
+}
+
+/* The fewest rows that a row is made for. */
+static int block_least(const cuda_block_row *r) {
+    return r->rows > 64 ? 65 : r->rows > 16 ? 17 : r->rows > 8 ? 9 : 1;
 }
 
 static const char *block_passed_over(const cuda_shape *s, int64_t out, const cuda_block_row *r) {
@@ -143,15 +179,19 @@ static const char *block_passed_over(const cuda_shape *s, int64_t out, const cud
     if (s->major != 9) return "compiled for another chip";
     if (s->act == EP_ACT_NONE) return "gated blocks have an activation";
     if (s->m > r->rows) return "more rows than it takes";
-    if (r->rows > 8 && s->m <= 8) return "another is made for so few rows";
-    if (s->n % 64) return "the hidden columns are no multiple of 64";
-    if (s->m < 1 || s->n > INT32_MAX || s->k > INT32_MAX || out < 1 || out > INT32_MAX) return "sizes it cannot take";
+    if (s->m < block_least(r) && s->m > 0) return "another is made for so few rows";
+    if (!r->parts && s->n % 64) return "the hidden columns are no multiple of 64";
+    if (r->parts && s->n % 8) return "the hidden columns are no multiple of 8";
+    if (s->m < 1 || s->n < 1 || s->n > INT32_MAX || s->k > INT32_MAX || out < 1 || out > INT32_MAX)
+        return "sizes it cannot take";
     return NULL;
 }
 
 /* Bytes that all multiprocessors could read while the busiest reads its own. */
 static int64_t block_cost(const cuda_shape *s, int64_t out, const cuda_block_row *r) {
-    return 4 * s->k * passed(s->n, r->h, s->sm_count) + 2 * s->n * passed(out, r->y, s->sm_count);
+    int split = cuda_block_split(r, s->n, out, s->sm_count);
+    int64_t y = rounds(cuda_block_columns(r, out) * split, s->sm_count) * s->sm_count * r->y;
+    return 4 * s->k * passed(s->n, r->h, s->sm_count) + 2 * s->n * y / split;
 }
 
 static int cheapest_block(const cuda_shape *s, int64_t out) {
@@ -163,23 +203,28 @@ static int cheapest_block(const cuda_shape *s, int64_t out) {
     return best;
 }
 
-/* The one kernel saves a launch and an empty memory bus between two, and starts while the one before ends: measured ahead of two
- * at every size (H200, one after the other: 7.3 for 8.2 us at 1 x 768 -> 3072, 48 for 56 at 1 x 2048 -> 16384, 103 for 112 at
- * 1 x 5120 -> 13824, 35 for 47 at 16 x 2304 -> 9216), but for the smallest, which take as long as replays of two kernels and
- * would cost the host more. */
-static bool block_faster(const cuda_shape *s, int64_t out, bool always) {
-    return always || s->m > 4 || 2 * s->n * (2 * s->k + out) >= (int64_t)8 << 20;
+/* The one kernel saves a launch and an empty memory bus between two, and starts while the one before ends. Up to 16 rows it was
+ * measured ahead of two at every size (H200, one after the other: 7.3 for 8.2 us at 1 x 768 -> 3072, 48 for 56 at
+ * 1 x 2048 -> 16384, 103 for 112 at 1 x 5120 -> 13824, 35 for 47 at 16 x 2304 -> 9216), but for the smallest, which take as long
+ * as replays of two kernels and would cost the host more. Above, with parts of y to add up, it was ahead where the weights
+ * exceed the L2 and tiles leave few multiprocessors idle (101 for 106 at 128 x 4096 -> 14336). */
+static bool block_faster(const cuda_shape *s, int64_t out, int row, bool always) {
+    int64_t bytes = 2 * s->n * (2 * s->k + out);
+    if (always) return true;
+    if (!cuda_block_rows[row].parts) return s->m > 4 || bytes >= (int64_t)8 << 20;
+    return bytes >= (int64_t)64 << 20 && (double)block_cost(s, out, &cuda_block_rows[row]) <= 1.12 * (double)bytes;
 }
 
 int cuda_select_block(const cuda_shape *s, int64_t out, bool always) {
     int best = cheapest_block(s, out);
-    return best >= 0 && block_faster(s, out, always) ? best : -1;
+    return best >= 0 && block_faster(s, out, best, always) ? best : -1;
 }
 
 const char *cuda_block_reason(const cuda_shape *s, int64_t out, bool always, int row) {
     const char *why = block_passed_over(s, out, &cuda_block_rows[row]);
     if (why) return why;
     if (cheapest_block(s, out) != row) return "tiles of another divide the chip better";
-    return block_faster(s, out, always) ? "the weights are read without a pause in the middle"
-                                        : "so little is as fast in two replayed ones";
+    if (block_faster(s, out, row, always)) return "the weights are read without a pause in the middle";
+    return cuda_block_rows[row].parts ? "its tiles leave too much idle, or the weights stay in the L2"
+                                      : "so little is as fast in two replayed ones";
 }

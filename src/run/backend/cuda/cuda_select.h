@@ -38,7 +38,8 @@ const char *cuda_gemm_name(int row, ep_dtype dtype, ep_act act, ep_rounding roun
 
 /* Whole gated blocks in one kernel (cuda_blocks.def). */
 typedef struct cuda_block_row {
-    int rows, h, y, stages;
+    bool parts; /* k of the result in parts (rows_sm90a.cuh); else whole (decode_sm90a.cuh) */
+    int rows, h, y, stages, y_stages;
 } cuda_block_row;
 extern const cuda_block_row cuda_block_rows[];
 extern const size_t cuda_block_row_count;
@@ -50,8 +51,13 @@ int cuda_select_block(const cuda_shape *shape, int64_t out, bool always);
 const char *cuda_block_reason(const cuda_shape *shape, int64_t out, bool always, int row);
 /* The symbol of a row; static text. */
 const char *cuda_block_name(int row, ep_dtype dtype);
-/* How many times 64 columns of the hidden values a stage of the second half has; its bytes of shared memory. */
+/* In how many parts each tile of the result has its k, and how many tiles there are. */
+int cuda_block_split(const cuda_block_row *row, int64_t n, int64_t out, int sm_count);
+int64_t cuda_block_columns(const cuda_block_row *row, int64_t out);
+enum { CUDA_BLOCK_PARTS = 2 }; /* for each multiprocessor at most, where there is more than one of a tile */
+/* How many times 64 columns of the hidden values a stage of the second half has (decode); bytes of shared memory, threads. */
 int cuda_block_chunks(const cuda_block_row *row);
 int cuda_block_shared(const cuda_block_row *row);
+int cuda_block_threads(const cuda_block_row *row);
 
 #endif

@@ -98,6 +98,7 @@ static void close_device(cuda_state *s) {
             cuda_probe_close(s);
             cuda_gemm_close(s);
             cuda_launch_close(s);
+            if (s->parts) s->cu->memory_free(s->parts);
             cuda_memory_close(s);
             s->cu->stream_destroy(s->stream);
         }

@@ -67,6 +67,7 @@ typedef struct cuda_state {
     cu_result sticky;             /* the first device error that cannot be left behind */
     struct cuda_capture *capture; /* the stream is being captured into this; else NULL */
     bool mark_written;            /* for initcheck: outputs that it cannot see being written are filled first */
+    cu_ptr parts;                 /* of results whose k is divided (cuda_block.c); 0 until there are some */
     cuda_one one_kernel;          /* EPILOGUE_ONE_KERNEL=0 or all: gated blocks of few rows in one kernel */
 } cuda_state;
 

@@ -110,7 +110,14 @@ static void blocks(void **state) {
                {16, 2048, 16384, 2048, "ep_bf16_gated_mlp_decode_sm90a_m16h64y16"},
                {8, 4096, 14336, 4096, "ep_bf16_gated_mlp_decode_sm90a_m8h56y32"},
                {9, 4096, 14336, 4096, "ep_bf16_gated_mlp_decode_sm90a_m16h56y32"},
-               {17, 4096, 14336, 4096, NULL},                                  /* too many rows */
+               {17, 4096, 14336, 4096, "ep_bf16_gated_mlp_rows_sm90a_m64h112y128"},
+               {64, 2048, 16384, 2048, "ep_bf16_gated_mlp_rows_sm90a_m64h128y128"},
+               {64, 4096, 14330, 4096, NULL}, /* no multiple of 8 */
+               {65, 4096, 14336, 4096, "ep_bf16_gated_mlp_rows_sm90a_m128h112y128"},
+               {128, 4096, 14328, 4096, "ep_bf16_gated_mlp_rows_sm90a_m128h112y128"},
+               {128, 2048, 16384, 2048, "ep_bf16_gated_mlp_rows_sm90a_m128h128y128"},
+               {129, 4096, 14336, 4096, NULL},                                 /* too many rows */
+               {64, 768, 3072, 768, NULL},                                     /* stays in the L2 */
                {1, 768, 3072, 768, "ep_bf16_gated_mlp_decode_sm90a_m8h64y16"}, /* stays in the L2 */
                {16, 512, 2048, 512, "ep_bf16_gated_mlp_decode_sm90a_m16h64y16"},
                {1, 512, 2048, 512, NULL},    /* so little that two replayed ones are as fast */
@@ -130,6 +137,7 @@ static void blocks(void **state) {
             assert_string_equal(cuda_block_name(row, s.dtype), all[i].name);
             assert_true(s.m <= cuda_block_rows[row].rows);
             assert_true(cuda_block_shared(&cuda_block_rows[row]) <= 227 * 1024);
+            assert_int_equal(cuda_block_threads(&cuda_block_rows[row]) % 32, 0);
         } else {
             assert_int_equal(row, -1);
         }
@@ -162,8 +170,30 @@ static void roundings(void **state) {
     assert_true(cuda_select_library(&down, -1, true));
 }
 
+/* How a result's k is divided: never into more parts than it has stages, or than there is room for. */
+static void splits(void **state) {
+    (void)state;
+    static const struct {
+        int64_t n, out;
+        int parts;
+    } all[] = {{14336, 4096, 4}, {16384, 2048, 8}, {14336, 5120, 3}, {64, 2048, 1}, {8192, 20000, 1}, {4096, 16896, 1}};
+    for (size_t i = 0; i < cuda_block_row_count; i++) {
+        const cuda_block_row *r = &cuda_block_rows[i];
+        for (size_t j = 0; j < sizeof all / sizeof *all; j++) {
+            int split = cuda_block_split(r, all[j].n, all[j].out, 132);
+            assert_int_equal(split, r->parts ? all[j].parts : 1);
+        }
+        for (int64_t n = 8; n < 2000; n += 56)
+            for (int64_t out = 1; out < 100000; out = 3 * out + 1) {
+                int split = cuda_block_split(r, n, out, 132);
+                assert_in_range(split, 1, (n + 63) / 64 < 8 ? (n + 63) / 64 : 8);
+                if (split > 1) assert_true(split * cuda_block_columns(r, out) <= CUDA_BLOCK_PARTS * 132);
+            }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(machines), cmocka_unit_test(never_against_a_reason),
-                                       cmocka_unit_test(roundings), cmocka_unit_test(blocks)};
+                                       cmocka_unit_test(roundings), cmocka_unit_test(blocks), cmocka_unit_test(splits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
