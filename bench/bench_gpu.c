@@ -4,23 +4,23 @@
  * median of bursts of 4, which they cannot. Prints one JSON line a measurement.
  *     bench_gpu            all of it, about 40 s
  *     bench_gpu blocks     blocks of little memory only, about 10 s
- *     bench_gpu rested     tuned blocks as PyTorch's script measures its own: two seconds of rest (where it compiles), then
- *                          seven bursts of 10, of 50 where they are short; a card at its power limit starts cool
- *     bench_gpu [rested] M,DIM,HIDDEN ...   these blocks alone */
+ *     bench_gpu ways       tuned blocks timed by events as bench/peers/gpu_fused_peers.py times its own: after a rest as PyTorch's
+ *                          script does (seven bursts of 10, of 50 where they are short), 20 in a row, bursts of 3 ms after 0.2 s
+ *                          of rest, and 0.3 s after 0.15 s of the same
+ *     bench_gpu [ways] M,DIM,HIDDEN ...   these blocks alone */
 #include "bench_gpu.h"
 
 #include <string.h>
 
-static bool rested;
+#include "run/backend/cuda/cuda_state.h"
+#include "run/engine/context.h"
+
+static bool in_ways;
 
 /* Runs `call` in bursts; *device_us is the time of a burst over its calls, *host_us that of enqueueing it. */
 static void measure(void (*call)(void *user), void *user, int burst, double *device_us, double *host_us) {
-    if (rested) {
-        check(ep_context_sync(ctx), "sync");
-        nanosleep(&(struct timespec){.tv_sec = 2}, NULL);
-    }
     for (int i = 0; i < 3; i++) call(user);
-    bursts b = measure_bursts(call, user, rested ? 7 : 15, burst);
+    bursts b = measure_bursts(call, user, 15, burst);
     *device_us = b.device_median;
     *host_us = b.host_least;
 }
@@ -28,6 +28,65 @@ static void measure(void (*call)(void *user), void *user, int burst, double *dev
 /* Median host time of a call where the queue never fills: few calls, then a wait. */
 static double short_bursts(void (*call)(void *user), void *user) {
     return measure_bursts(call, user, 41, 4).host_median;
+}
+
+static void rest(double seconds) {
+    check(ep_context_sync(ctx), "sync");
+    nanosleep(
+        &(struct timespec){.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)},
+        NULL);
+}
+
+/* `count` bursts of `calls` calls one behind the other, an event between: the median burst, in us a call. */
+static double by_events(void (*call)(void *user), void *user, int count, int calls) {
+    enum { MOST = 16 };
+    cuda_state *s = ctx->backend.state;
+    cu_event at[MOST + 1];
+    double us[MOST];
+    if (count > MOST) count = MOST;
+    for (int i = 0; i <= count; i++)
+        if (s->cu->event_create(&at[i], 0) != 0) exit(1);
+    s->cu->event_record(at[0], s->stream);
+    for (int i = 0; i < count; i++) {
+        for (int k = 0; k < calls; k++) call(user);
+        s->cu->event_record(at[i + 1], s->stream);
+    }
+    check(ep_context_sync(ctx), "sync");
+    for (int i = 0; i < count; i++) {
+        float ms = 0;
+        s->cu->event_elapsed(&ms, at[i], at[i + 1]);
+        us[i] = (double)ms * 1e3 / calls;
+    }
+    for (int i = 0; i <= count; i++) s->cu->event_destroy(at[i]);
+    qsort(us, (size_t)count, sizeof *us, by_value);
+    return us[count / 2];
+}
+
+static double clock_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)(t.tv_sec % 86400) + (double)t.tv_nsec * 1e-9;
+}
+
+static void ways(void (*call)(void *user), void *user, int64_t m, int64_t dim, int64_t hidden) {
+    int some = m * dim * hidden > (int64_t)1 << 36 ? 10 : 50;
+    for (int i = 0; i < 40; i++) call(user);
+    rest(1);
+    for (int i = 0; i < 3 + some; i++) call(user);
+    double script = by_events(call, user, 7, some), row = by_events(call, user, 15, 20), rested[5];
+    int burst = row < 3000 ? (int)(3000 / row) : 1;
+    for (int i = 0; i < 5; i++) {
+        rest(0.2);
+        rested[i] = by_events(call, user, 1, burst);
+    }
+    qsort(rested, 5, sizeof *rested, by_value);
+    by_events(call, user, 1, (int)(150e3 / row));
+    double from = clock_seconds(), longer = by_events(call, user, 1, (int)(300e3 / row));
+    printf(
+        "{\"what\": \"geglu, ways\", \"m\": %lld, \"dim\": %lld, \"hidden\": %lld, \"script_us\": %.2f, \"us\": %.2f, "
+        "\"rested_us\": %.2f, \"long_us\": %.2f, \"long_from\": %.2f, \"long_to\": %.2f}\n",
+        (long long)m, (long long)dim, (long long)hidden, script, row, rested[2], longer, from, clock_seconds());
+    fflush(stdout);
 }
 
 typedef struct operands {
@@ -82,11 +141,15 @@ static void block(ep_block_kind kind, int64_t m, int64_t dim, int64_t hidden) {
     check(ep_block_create(ctx, kind, kind == EP_BLOCK_LINEAR ? EP_ACT_NONE : EP_ACT_GELU_TANH, &w, &o.block), "block");
     for (int mode = 0; mode < EP_MODE_COUNT; mode++) {
         double us, host;
-        if (rested && mode != EP_MODE_TUNED) continue;
+        if (in_ways && mode != EP_MODE_TUNED) continue;
         o.mode = (ep_mode)mode;
         if (ep_block_prepare(o.block, o.mode, o.g) != EP_OK) continue;
+        if (in_ways) {
+            ways(run_block, &o, m, dim, hidden);
+            continue;
+        }
         for (int i = 0; i < 40; i++) run_block(&o); /* past the calls that decide between plans */
-        measure(run_block, &o, !rested ? 20 : m * dim * hidden > (int64_t)1 << 36 ? 10 : 50, &us, &host);
+        measure(run_block, &o, 20, &us, &host);
         printf("{\"what\": \"%s\", \"mode\": \"%s\", \"m\": %lld, \"dim\": %lld, \"hidden\": %lld, \"us\": %.2f, "
                "\"host_us\": %.2f, \"short_us\": %.2f}\n",
                kind == EP_BLOCK_LINEAR ? "linear" : "geglu", modes[mode], (long long)m, (long long)dim,
@@ -105,7 +168,7 @@ int main(int argc, char **argv) {
                                         {16, 2048, 16384},   {1, 2048, 16384},    {1, 768, 3072}};
     bool little = false, given = false;
     for (int i = 1; i < argc; i++) {
-        rested = rested || strcmp(argv[i], "rested") == 0;
+        in_ways = in_ways || strcmp(argv[i], "ways") == 0;
         little = little || strcmp(argv[i], "blocks") == 0;
     }
     if (!open_gpu()) return 2;
@@ -115,13 +178,13 @@ int main(int argc, char **argv) {
         block(EP_BLOCK_GATED, m, dim, hidden);
         given = true;
     }
-    if (!given && !little && !rested) {
+    if (!given && !little && !in_ways) {
         gated(8192, 3072);
         gated(8192, 16384);
         gated(16384, 14336);
         gated(8192, 3001);
     }
-    if (!given && !rested) block(EP_BLOCK_LINEAR, 1024, 32, 64);
+    if (!given && !in_ways) block(EP_BLOCK_LINEAR, 1024, 32, 64);
     for (size_t i = 0; !given && i < sizeof shapes / sizeof *shapes; i++)
         if (!little || shapes[i][1] == 768 || shapes[i][0] <= 1024)
             block(EP_BLOCK_GATED, shapes[i][0], shapes[i][1], shapes[i][2]);

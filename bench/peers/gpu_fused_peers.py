@@ -6,7 +6,8 @@ product, activation in its epilogue) and its gemm for down.
 
 SITE holds quack-kernels and nvidia-cutlass-dsl, installed with `pip install --target SITE` (its .pth file is not read there, so
 that folder is added here). Each shape is measured with the default tiles and, as long as the time lasts, with its own
-autotuning. "us" is the median of 15 times 20 CUDA graph replays in a row, "rested_us" of five bursts of 3 ms after 0.2 s of rest each,
+autotuning; torch eager and torch.compile are measured beside it (--autotune: its max-autotune, too). "script_us" is what a
+graph of 10 (50 where they are short) takes a forward, the median of seven after a second's rest, "us" is the median of 15 times 20 CUDA graph replays in a row, "rested_us" of five bursts of 3 ms after 0.2 s of rest each,
 "long_us" the mean of 0.3 s after 0.15 s of the same; "host_us" is the least of bursts of eager calls; "off" the norm of the
 difference to torch's eager block in float32 over that block's norm. One JSON line a measurement."""
 import argparse
@@ -54,7 +55,7 @@ def load_quack():
     return gemm, gemm_gated
 
 
-def graph_us(call):
+def graph_us(call, reps):
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         for _ in range(3):
@@ -63,8 +64,21 @@ def graph_us(call):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         call()
+    some = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(some):
+        for _ in range(reps):
+            call()
+    time.sleep(1)
     for _ in range(3):
         graph.replay()
+    some.replay()
+    at = [torch.cuda.Event(enable_timing=True) for _ in range(8)]
+    at[0].record()
+    for i in range(7):
+        some.replay()
+        at[i + 1].record()
+    at[7].synchronize()
+    script = statistics.median(at[i].elapsed_time(at[i + 1]) for i in range(7)) * 1e3 / reps
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     times = []
     for _ in range(15):
@@ -89,8 +103,10 @@ def graph_us(call):
         time.sleep(0.2)
         rested.append(burst(max(1, int(3000 / us))))
     burst(max(1, int(150e3 / us)))
-    return {"us": round(us, 2), "rested_us": round(statistics.median(rested), 2),
-            "long_us": round(burst(max(1, int(300e3 / us))), 2)}
+    begin = time.time() % 86400
+    longer = burst(max(1, int(300e3 / us)))
+    return {"script_us": round(script, 2), "us": round(us, 2), "rested_us": round(statistics.median(rested), 2),
+            "long_us": round(longer, 2), "long_from": round(begin, 2), "long_to": round(time.time() % 86400, 2)}
 
 
 def host_us(call):
@@ -108,12 +124,13 @@ def host_us(call):
 def measure(name, call, expected, shape, **more):
     y = call().float()
     off = ((y - expected).norm() / expected.norm()).item()
-    row = {"peer": name, "m": shape[0], "dim": shape[1], "hidden": shape[2], **graph_us(call),
+    row = {"peer": name, "m": shape[0], "dim": shape[1], "hidden": shape[2],
+           **graph_us(call, 10 if shape[0] * shape[1] * shape[2] > 1 << 36 else 50),
            "host_us": round(host_us(call), 1), "off": float(f"{off:.2e}"), **more}
     print(json.dumps(row), flush=True)
 
 
-def one_shape(gemm, gemm_gated, shape, tuned):
+def one_shape(gemm, gemm_gated, shape, tuned, autotune):
     m, dim, hidden = shape
     torch.manual_seed(1)
     x = torch.randn(m, dim, device="cuda", dtype=torch.bfloat16)
@@ -136,13 +153,24 @@ def one_shape(gemm, gemm_gated, shape, tuned):
     torch.cuda.synchronize()
     first = round(time.perf_counter() - begin, 2)
     measure("quack, autotuned" if tuned else "quack, default", quack, expected, shape, first_call_s=first)
-    if not tuned:
-        measure("torch eager", eager, expected, shape)
+    if tuned:
+        return
+    measure("torch eager", eager, expected, shape)
+    for name, mode in (("torch.compile", None), ("max-autotune", "max-autotune-no-cudagraphs")):
+        if mode and not autotune:
+            continue
+        torch._dynamo.reset()
+        compiled = torch.compile(eager, dynamic=False, mode=mode)
+        with torch.no_grad():
+            compiled()
+            measure(name, compiled, expected, shape)
 
 
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--seconds", type=float, default=100)
+    p.add_argument("--autotune", action="store_true")
+    p.add_argument("--no-quack-autotune", action="store_true")
     p.add_argument("--shapes", nargs="*", default=SHAPES)
     a = p.parse_args()
     end = time.monotonic() + a.seconds
@@ -152,7 +180,7 @@ def main():
     print(json.dumps({"import_s": round(time.perf_counter() - begin, 1), "device": torch.cuda.get_device_name(),
                       "torch": torch.__version__}), flush=True)
     signal.signal(signal.SIGALRM, late)
-    for tuned in (False, True):
+    for tuned in (False,) if a.no_quack_autotune else (False, True):
         for text in a.shapes:
             left = end - time.monotonic()
             if left < 3:
@@ -160,7 +188,7 @@ def main():
                 continue
             signal.alarm(int(left))
             try:
-                one_shape(gemm, gemm_gated, [int(v) for v in text.split(",")], tuned)
+                one_shape(gemm, gemm_gated, [int(v) for v in text.split(",")], tuned, a.autotune)
             except Late:
                 print(json.dumps({"out of time": text, "tuned": tuned}), flush=True)
             except Exception as e:  # noqa: BLE001: what a peer cannot do is a line of the table
