@@ -18,7 +18,8 @@ enum {
     FORK_TILES = 1 << 22, /* the same by tile registers */
     FEW_PANELS = 2,       /* that a claim has at least, */
     FEW_BYTES = 1 << 15,  /* and of weights */
-    FORK_BYTES = 1 << 17  /* bytes of weights: streaming them takes longer */
+    FORK_BYTES = 1 << 17, /* bytes of weights: streaming them takes longer */
+    FORK_MOVED = 1 << 16  /* bytes of x and of results: where k and n are small, packing and storing them does */
 };
 
 struct ep_tuned_scratch {
@@ -124,12 +125,24 @@ static bool crosses(const job *j) {
     return j->row->across && j->call->m <= j->row->across_rows && !j->call->hook;
 }
 
-/* Row blocks whose packed x fills half of L2; where k is too long for that, k goes by in supers and
- * the sums of a group of panels wait in memory. None of this depends on the thread count. */
-static void choose_blocks(job *j) {
+/* Threads that repay their fork-join. */
+static int useful_threads(const job *j, int threads) {
+    const ep_packed *w = j->w;
+    int64_t products = w->pair ? 2 : j->pack_count, m = j->call->m;
+    int64_t ops = m * w->n * w->k * products, bytes = (int64_t)w->bytes * j->pack_count;
+    int64_t pays = w->row->isa == EP_ISA_AMX_BF16 ? FORK_TILES : FORK_PAYS;
+    int64_t moved = m * (w->k + w->n * products) * (int64_t)ep_dtype_size(j->call->dtype);
+    return ops < pays && bytes < FORK_BYTES && moved < FORK_MOVED ? 1 : threads;
+}
+
+/* Row blocks whose packed x fills half of L2; where k is too long for that, k goes by in supers and the sums of a group of
+ * panels wait in memory. Where there are fewer panels than threads, a block of rows for each thread at least. No bits
+ * depend on any of this. */
+static void choose_blocks(job *j, int threads) {
     const ep_tuned_row *r = j->row;
     int64_t l2 = max64(ep_cpu_get()->l2, 256 << 10), most = most_rows(r, l2, j->w->chunks), m = j->call->m;
     int64_t tiles = ceil_div(m, r->mr), blocks = ceil_div(tiles * r->mr, most);
+    blocks = max64(blocks, min64(tiles, ceil_div(threads, j->w->panels)));
     j->block_rows = ceil_div(tiles, blocks) * r->mr;
     j->blocks = ceil_div(m, j->block_rows);
     int64_t chunk_bytes = j->block_rows * r->a_bytes, fit = max64(l2 / 2 / chunk_bytes, r->block_chunks);
@@ -587,15 +600,6 @@ static void run_recorded(const ep_probe *probe, int threads, job *j) {
     ep_launch_end(&l, work.flops, work.bytes_read, work.bytes_written);
 }
 
-static int useful_threads(const job *j, int threads) {
-    const ep_packed *w = j->w;
-    int64_t units = j->blocks * w->panels, products = w->pair ? 2 : j->pack_count;
-    int64_t ops = j->call->m * w->n * w->k * products, bytes = (int64_t)w->bytes * j->pack_count;
-    int64_t pays = w->row->isa == EP_ISA_AMX_BF16 ? FORK_TILES : FORK_PAYS;
-    if (threads > units) threads = (int)units;
-    return threads < 1 || (ops < pays && bytes < FORK_BYTES) ? 1 : threads;
-}
-
 /* All threads pack x once, where several work on one row block, or where a thread would pack a block again for every
  * claim, because k goes by in parts. */
 static bool packs_together(const job *j, int threads) {
@@ -634,8 +638,9 @@ ep_status ep_tuned_run(ep_tuned_scratch *s, int threads, const ep_tuned_call *ca
     if (call->m == 0 || w->n == 0) return EP_OK;
     job j = {.call = call, .w = w, .row = w->row, .packs = {w}, .pack_count = 1 + call->more_count};
     for (int i = 0; i < call->more_count; i++) j.packs[i + 1] = call->more[i].weights;
-    choose_blocks(&j);
-    threads = useful_threads(&j, threads);
+    threads = useful_threads(&j, threads < 1 ? 1 : threads);
+    choose_blocks(&j, threads);
+    threads = (int)min64(threads, j.blocks * w->panels);
     EP_TRY(take_scratch(s, &j, threads, err));
     if (call->rounding == EP_ROUNDING_EAGER && call->m * w->n >= TABLE_PAYS)
         j.table = ep_act_table(call->dtype, call->act);
