@@ -12,7 +12,8 @@ enum {
     PATIENCE_NS = 300000000, /* so many, of so much time together */
     EVERY = 16,              /* calls from one that is timed to the next */
     WINDOW = 8,              /* timed calls that are judged by their best */
-    MOST_TRIALS = 4
+    MOST_TRIALS = 4,
+    MOST_ASKED = 4 /* times that more rounds are asked for, as rounds and fastest runs disagree */
 };
 /* Calls' best by the trial's best. A machine's clock moves by a third by itself. */
 static const double far_worse = 1.5, far_better = 0.6;
@@ -22,7 +23,7 @@ ep_tuned_way ep_trial_first(const ep_trial *t) {
 }
 
 bool ep_trial_is_short(const ep_trial *t) {
-    return t->needed == SHORT_WINS;
+    return t->is_short;
 }
 
 static bool gains(const int64_t *ns) {
@@ -33,7 +34,10 @@ bool ep_trial_add(ep_trial *t, const int64_t ns[EP_WAY_COUNT], int64_t switches)
     int64_t all = 0;
     for (int w = 0; w < EP_WAY_COUNT; w++) all += ns[w];
     if (t->rounds++ == 0) return false;
-    if (!t->needed) t->needed = all < SHORT_NS ? SHORT_WINS : WINS;
+    if (!t->needed) {
+        t->is_short = all < SHORT_NS;
+        t->needed = t->is_short ? SHORT_WINS : WINS;
+    }
     for (int w = 0; w < EP_WAY_COUNT; w++)
         if (!t->best_ns[w] || ns[w] < t->best_ns[w]) t->best_ns[w] = ns[w];
     if (switches > all / FREE_NS) {
@@ -42,7 +46,13 @@ bool ep_trial_add(ep_trial *t, const int64_t ns[EP_WAY_COUNT], int64_t switches)
         t->lost_ns += all;
         if (!t->doubtful) return false;
     }
-    return ++t->wins[gains(ns) ? EP_WAY_ONEDNN : EP_WAY_KERNEL] >= t->needed;
+    ep_tuned_way won = gains(ns) ? EP_WAY_ONEDNN : EP_WAY_KERNEL,
+                 fastest = gains(t->best_ns) ? EP_WAY_ONEDNN : EP_WAY_KERNEL;
+    if (++t->wins[won] < t->needed) return false;
+    if (won == fastest || t->asked == MOST_ASKED) return true;
+    t->asked++;
+    t->needed += WINS;
+    return false;
 }
 
 /* oneDNN's fastest run must be ahead as well. */

@@ -7,10 +7,10 @@
 
 typedef struct ep_trial {
     int rounds; /* the first one warms up */
-    int needed, wins[EP_WAY_COUNT], disturbed;
+    int needed, asked, wins[EP_WAY_COUNT], disturbed;
     int64_t lost_ns; /* in disturbed rounds that did not count */
     int64_t best_ns[EP_WAY_COUNT];
-    bool doubtful; /* disturbed rounds had to be counted */
+    bool is_short, doubtful; /* doubtful: disturbed rounds had to be counted */
 } ep_trial;
 
 /* Who runs first in the next round: what the one leaves in the caches must not always help the other. */

@@ -83,6 +83,20 @@ static void a_trial_ends_beside_a_neighbour_that_stays(void **state) {
     assert_int_equal(ep_trial_winner(&t), EP_WAY_KERNEL);
 }
 
+/* Two noisy rounds of three must not overrule runs that were a third faster: more rounds are asked for, not for ever. */
+static void rounds_and_fastest_runs_must_agree(void **state) {
+    (void)state;
+    const int64_t noisy[EP_WAY_COUNT] = {2 * MS, 3 * MS}, usual[EP_WAY_COUNT] = {2 * MS, 1500 * US};
+    ep_trial t = {0};
+    int rounds = 0;
+    for (bool done = false; !done; rounds++) done = ep_trial_add(&t, rounds < 5 && rounds != 3 ? noisy : usual, 0);
+    assert_int_equal(ep_trial_winner(&t), EP_WAY_ONEDNN);
+    assert_true(rounds < 20);
+    t = (ep_trial){0};
+    for (rounds = 0; !ep_trial_add(&t, rounds == 3 ? usual : noisy, 0); rounds++) assert_true(rounds < 20);
+    assert_int_equal(ep_trial_winner(&t), EP_WAY_KERNEL);
+}
+
 /* A system takes a core now and then for work of its own: that spoils a short round, but not half a second. */
 static void long_rounds_bear_a_few_switches(void **state) {
     (void)state;
@@ -148,6 +162,7 @@ int main(void) {
                                        cmocka_unit_test(the_order_alternates),
                                        cmocka_unit_test(disturbed_rounds_do_not_count),
                                        cmocka_unit_test(a_trial_ends_beside_a_neighbour_that_stays),
+                                       cmocka_unit_test(rounds_and_fastest_runs_must_agree),
                                        cmocka_unit_test(long_rounds_bear_a_few_switches),
                                        cmocka_unit_test(calls_like_the_trial_change_nothing),
                                        cmocka_unit_test(calls_unlike_the_trial_ask_for_another)};
