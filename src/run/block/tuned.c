@@ -209,11 +209,15 @@ static ep_tuned_call last_call(const ep_block *b, const ep_tensor *x, const ep_t
 static ep_status run_products(ep_block *b, int one, const ep_tensor *x, const ep_tensor *residual, const ep_tensor *y,
                               ep_tensor **h) {
     ep_context *ctx = b->ctx;
-    ep_tuned_call first = {0};
-    bool hidden = b->kind != EP_BLOCK_LINEAR, ran = false;
-    if (hidden) EP_TRY(hidden_call(b, x, h, &first));
-    ep_tuned_call last = last_call(b, x, *h, first.out_packed, residual, y);
-    hidden = hidden && (*h)->numel;
+    ep_tuned_call first, last;
+    bool ran = false;
+    if (b->kind == EP_BLOCK_LINEAR) {
+        last = last_call(b, x, NULL, false, residual, y);
+        return ctx->ops.tuned(&ctx->backend, &last, &ctx->err);
+    }
+    EP_TRY(hidden_call(b, x, h, &first));
+    last = last_call(b, x, *h, first.out_packed, residual, y);
+    bool hidden = (*h)->numel > 0;
     if (hidden && one >= 0) EP_TRY(ctx->ops.tuned_pair(&ctx->backend, one, &first, &last, &ran, &ctx->err));
     if (ran) return EP_OK;
     if (hidden) EP_TRY(ctx->ops.tuned(&ctx->backend, &first, &ctx->err));
