@@ -15,6 +15,7 @@ typedef struct scratch {
     ep_backend *b;
     ep_storage *held[MOST_SCRATCH];
     int count;
+    const ep_gemm_weights *packed; /* b, reordered; or NULL */
 } scratch;
 
 static ep_status borrow(scratch *s, size_t bytes, ep_error *err, void **out) {
@@ -288,9 +289,9 @@ static void name_of(const ep_gemm *g, const ep_gemm_problem *p, const char *isa,
     char then[48] = "";
     for (int i = 0; i < g->then_count; i++)
         snprintf(then + strlen(then), sizeof then - strlen(then), "_%s", ep_op_name(g->then[i].op));
-    snprintf(out, size, "ep_%s_gemm%s%s%s%s%s_%s_%c%c", ep_dtype_name(g->dtype), g->bias ? "_bias" : "",
+    snprintf(out, size, "ep_%s_gemm%s%s%s%s%s_%s%s_%c%c", ep_dtype_name(g->dtype), g->bias ? "_bias" : "",
              g->act ? "_" : "", g->act ? ep_act_name(g->act) : "", g->residual ? "_residual" : "", then, isa,
-             p->b_row == 1 ? 't' : 'n', p->a_col == 1 ? 'n' : 't');
+             p->b_packed ? "_packed" : "", p->b_row == 1 || p->b_packed ? 't' : 'n', p->a_col == 1 ? 'n' : 't');
 }
 
 static void record(ep_launch *l, const ep_gemm *g, const ep_gemm_problem *p, const char *isa) {
@@ -310,7 +311,9 @@ static ep_status prepare(scratch *s, const ep_gemm *g, ep_gemm_problem *p, bool 
                          ep_error *err) {
     if (widen || !fits(g->m, g->k, p->a_row, p->a_col))
         EP_TRY(make_adjacent(s, g->dtype, widen, g->batch, g->m, g->k, a, &p->a_batch, &p->a_row, &p->a_col, err));
-    if (widen || !fits(g->k, g->n, p->b_row, p->b_col))
+    if (s->packed)
+        *b = ep_gemm_weights_data(s->packed);
+    else if (widen || !fits(g->k, g->n, p->b_row, p->b_col))
         EP_TRY(make_adjacent(s, g->dtype, widen, g->batch, g->k, g->n, b, &p->b_batch, &p->b_row, &p->b_col, err));
     if (widen) p->dtype = EP_DTYPE_F32;
     return EP_OK;
@@ -346,7 +349,7 @@ static ep_status run(scratch *s, const ep_gemm *g, ep_gemm_problem *p, bool wide
         direct = false;
         EP_TRY(ep_gemm_find(state->gemms, p, err, &e));
     }
-    if (!e) return EP_ERROR_UNSUPPORTED;
+    if (!e || (s->packed && !ep_gemm_fits(e, s->packed))) return EP_ERROR_UNSUPPORTED;
     EP_TRY(ep_gemm_execute(state->gemms, e, a, b, p->has_bias ? g->bias : NULL, out, g->then, err));
     *isa = ep_gemm_isa_name(e);
     if (direct) return EP_OK;
@@ -374,17 +377,47 @@ static ep_status run_reference(ep_backend *b, const ep_gemm *g, ep_error *err) {
     return EP_OK;
 }
 
-ep_status ep_cpu_gemm(ep_backend *b, const ep_gemm *g, ep_error *err) {
+static void take_packed(ep_gemm_problem *p) {
+    p->b_packed = 1;
+    p->b_row = p->b_col = 0;
+}
+
+static bool widens(const ep_cpu_state *state, ep_dtype dtype) {
+    return dtype == EP_DTYPE_F16 || (dtype == EP_DTYPE_BF16 && state->isa < EP_ISA_AVX512);
+}
+
+ep_status ep_cpu_gemm_reorder(ep_backend *b, const ep_gemm *g, ep_error *err, ep_gemm_weights **out) {
+    const ep_cpu_state *state = ep_cpu_of(b);
+    ep_gemm_problem p;
+    ep_gemm_entry *e;
+    *out = NULL;
+    if (g->dtype > EP_DTYPE_F16 || g->batch != 1 || widens(state, g->dtype)) return EP_OK;
+    set_problem(&p, b, g);
+    int64_t row = p.b_row, col = p.b_col;
+    if (!fits(g->m, g->k, p.a_row, p.a_col) || !fits(g->k, g->n, row, col)) return EP_OK;
+    take_packed(&p);
+    EP_TRY(ep_gemm_find(state->gemms, &p, err, &e));
+    return e ? ep_gemm_reorder(state->gemms, e, g->b, row, col, err, out) : EP_OK;
+}
+
+ep_status ep_cpu_gemm_packed(ep_backend *b, const ep_gemm *g, const ep_gemm_weights *packed, ep_error *err) {
     const ep_cpu_state *state = ep_cpu_of(b);
     if (g->dtype > EP_DTYPE_F16 || g->out_dtype > EP_DTYPE_F16) return state->ref->gemm(b, g, err);
     if (g->batch == 0 || g->m == 0 || g->n == 0) return EP_OK;
-    scratch s = {.b = b};
+    scratch s = {.b = b, .packed = packed};
     ep_gemm_problem p;
     const char *isa;
-    bool widen = g->dtype == EP_DTYPE_F16 || (g->dtype == EP_DTYPE_BF16 && state->isa < EP_ISA_AVX512);
+    bool widen = widens(state, g->dtype);
     set_problem(&p, b, g);
+    if (packed) take_packed(&p);
     ep_launch l = ep_launch_begin("gemm");
     ep_status status = run(&s, g, &p, widen, &isa, err);
+    if (status == EP_ERROR_UNSUPPORTED && packed) { /* this m wants them in another order */
+        give_back(&s);
+        s.packed = NULL;
+        set_problem(&p, b, g);
+        status = run(&s, g, &p, widen, &isa, err);
+    }
     if (status == EP_ERROR_UNSUPPORTED && !widen && g->dtype != EP_DTYPE_F32) {
         give_back(&s);
         set_problem(&p, b, g);
@@ -396,4 +429,8 @@ ep_status ep_cpu_gemm(ep_backend *b, const ep_gemm *g, ep_error *err) {
         l.probe->end(l.probe->self);
     give_back(&s);
     return status == EP_ERROR_UNSUPPORTED ? run_reference(b, g, err) : status;
+}
+
+ep_status ep_cpu_gemm(ep_backend *b, const ep_gemm *g, ep_error *err) {
+    return ep_cpu_gemm_packed(b, g, NULL, err);
 }

@@ -21,6 +21,13 @@ struct ep_gemm_entry {
     int arg_count;
     const char *isa_name;
     uint64_t used;
+    dnnl_memory_desc_t b; /* as the primitive reads it */
+};
+
+struct ep_gemm_weights {
+    dnnl_memory_desc_t order;
+    size_t bytes;
+    void *data;
 };
 
 struct ep_gemm_cache {
@@ -106,7 +113,9 @@ typedef struct descriptors {
 static dnnl_status_t describe_all(descriptors *d, const ep_gemm_problem *p) {
     dnnl_status_t s = describe(&d->a, p, p->dtype, p->a_batch ? p->batch : 1, p->m, p->k,
                                p->a_batch ? p->a_batch : p->m * p->k, p->a_row, p->a_col);
-    if (s == dnnl_success)
+    if (s == dnnl_success && p->b_packed)
+        s = dnnl_memory_desc_init_by_tag(&d->b, 2, (dnnl_dims_t){p->k, p->n}, type_of(p->dtype), dnnl_format_tag_any);
+    else if (s == dnnl_success)
         s = describe(&d->b, p, p->dtype, p->b_batch ? p->batch : 1, p->k, p->n, p->b_batch ? p->b_batch : p->n * p->k,
                      p->b_row, p->b_col);
     if (s == dnnl_success && p->has_bias) s = describe(&d->bias, p, p->dtype, 1, 1, p->n, p->n, p->n, 1);
@@ -207,6 +216,7 @@ static dnnl_status_t build(ep_gemm_entry *e) {
     if (attr) dnnl_primitive_attr_destroy(attr);
     if (s != dnnl_success) return s;
     e->isa_name = isa_of(pd);
+    d.b = e->b = *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
     if (p->then_count) s = same_code(pd, &matmul);
     if (s == dnnl_success) s = dnnl_primitive_create(&e->primitive, pd);
     dnnl_primitive_desc_destroy(pd);
@@ -274,6 +284,62 @@ ep_status ep_gemm_execute(ep_gemm_cache *c, ep_gemm_entry *e, const void *a, con
     if (s == dnnl_success) s = dnnl_primitive_execute(e->primitive, c->stream, e->arg_count, e->args);
     set_threads(before);
     return s == dnnl_success ? EP_OK : failed(s, "a matrix product did not run", err);
+}
+
+static dnnl_status_t reorder(ep_gemm_cache *c, const dnnl_memory_desc_t *plain, const void *b, ep_gemm_weights *w) {
+    dnnl_exec_arg_t args[2] = {{DNNL_ARG_FROM, NULL}, {DNNL_ARG_TO, NULL}};
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_primitive_t primitive = NULL;
+    dnnl_status_t s = dnnl_memory_create(&args[0].memory, plain, engine, (void *)(uintptr_t)b);
+    if (s == dnnl_success) s = dnnl_memory_create(&args[1].memory, &w->order, engine, w->data);
+    if (s == dnnl_success) s = dnnl_reorder_primitive_desc_create(&pd, plain, engine, &w->order, engine, NULL);
+    if (s == dnnl_success) s = dnnl_primitive_create(&primitive, pd);
+    if (s == dnnl_success) s = dnnl_primitive_execute(primitive, c->stream, 2, args);
+    if (primitive) dnnl_primitive_destroy(primitive);
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    for (int i = 0; i < 2; i++)
+        if (args[i].memory) dnnl_memory_destroy(args[i].memory);
+    return s;
+}
+
+ep_status ep_gemm_reorder(ep_gemm_cache *c, const ep_gemm_entry *e, const void *b, int64_t b_row, int64_t b_col,
+                          ep_error *err, ep_gemm_weights **out) {
+    dnnl_memory_desc_t plain;
+    const ep_gemm_problem *p = &e->problem;
+    *out = NULL;
+    if (describe(&plain, p, p->dtype, 1, p->k, p->n, p->k * p->n, b_row, b_col) != dnnl_success ||
+        dnnl_memory_desc_equal(&plain, &e->b))
+        return EP_OK;
+    ep_gemm_weights *w = calloc(1, sizeof *w);
+    size_t bytes = dnnl_memory_desc_get_size(&e->b);
+    if (w) *w = (ep_gemm_weights){e->b, bytes, aligned_alloc(64, (bytes + 63) / 64 * 64)};
+    int before = set_threads(p->threads);
+    dnnl_status_t s = w && w->data ? reorder(c, &plain, b, w) : dnnl_out_of_memory;
+    set_threads(before);
+    if (s == dnnl_success) {
+        *out = w;
+        return EP_OK;
+    }
+    ep_gemm_weights_free(w);
+    return s == dnnl_unimplemented ? EP_OK : failed(s, "weights could not be reordered", err);
+}
+
+bool ep_gemm_fits(const ep_gemm_entry *e, const ep_gemm_weights *w) {
+    return dnnl_memory_desc_equal(&e->b, &w->order);
+}
+
+const void *ep_gemm_weights_data(const ep_gemm_weights *w) {
+    return w->data;
+}
+
+size_t ep_gemm_weights_bytes(const ep_gemm_weights *w) {
+    return w ? w->bytes : 0;
+}
+
+void ep_gemm_weights_free(ep_gemm_weights *w) {
+    if (!w) return;
+    free(w->data);
+    free(w);
 }
 
 const char *ep_gemm_isa_name(const ep_gemm_entry *e) {

@@ -1,6 +1,6 @@
 /* Weights into panels, in parallel, in memory aligned for lines and huge pages. tuned.h says what a panel is. */
 #define _GNU_SOURCE
-#include "tuned.h"
+#include "tuned_trial.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -148,7 +148,7 @@ ep_status ep_tuned_pack(int threads, const ep_pack_request *q, ep_error *err, ep
 
 void ep_tuned_pack_free(ep_packed *p) {
     if (!p) return;
-    free(p->choices);
+    ep_tuned_choices_free(p);
     if (p->map)
         munmap(p->map, p->mapped);
     else
@@ -157,5 +157,5 @@ void ep_tuned_pack_free(ep_packed *p) {
 }
 
 int64_t ep_tuned_pack_bytes(const ep_packed *p) {
-    return (int64_t)p->bytes;
+    return (int64_t)(p->bytes + ep_tuned_choices_bytes(p));
 }

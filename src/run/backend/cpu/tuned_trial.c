@@ -6,7 +6,8 @@ enum {
     WINS = 3,       /* rounds a way must win, */
     SHORT_WINS = 9, /* and where a round is shorter than */
     SHORT_NS = 1000000,
-    GAIN_PERCENT = 2,        /* what oneDNN must gain: our kernel's bits are the same everywhere, its are not */
+    GAIN_PERCENT =
+        2, /* what oneDNN must gain over our kernel, whose bits are the same everywhere, and packed over plain */
     FREE_NS = 50000000,      /* a quiet system takes a core away about so often, for work of its own */
     PATIENCE = 16,           /* disturbed rounds that are not counted: */
     PATIENCE_NS = 300000000, /* so many, of so much time together */
@@ -18,27 +19,31 @@ enum {
 /* Calls' best by the trial's best. A machine's clock moves by a third by itself. */
 static const double far_worse = 1.5, far_better = 0.6;
 
-ep_tuned_way ep_trial_first(const ep_trial *t) {
-    return t->rounds % 2 ? EP_WAY_ONEDNN : EP_WAY_KERNEL;
+ep_trial_way ep_trial_first(const ep_trial *t) {
+    return (ep_trial_way)(t->rounds % EP_TRIAL_WAYS);
 }
 
 bool ep_trial_is_short(const ep_trial *t) {
     return t->is_short;
 }
 
-static bool gains(const int64_t *ns) {
-    return ns[EP_WAY_ONEDNN] < ns[EP_WAY_KERNEL] / 100 * (100 - GAIN_PERCENT);
+/* A later way has other bits, or takes memory besides: it must gain. */
+static ep_trial_way fastest(const int64_t *ns) {
+    ep_trial_way best = EP_TRIAL_KERNEL;
+    for (ep_trial_way w = EP_TRIAL_PLAIN; w < EP_TRIAL_WAYS; w++)
+        if (ns[w] && ns[w] < ns[best] / 100 * (100 - GAIN_PERCENT)) best = w;
+    return best;
 }
 
-bool ep_trial_add(ep_trial *t, const int64_t ns[EP_WAY_COUNT], int64_t switches) {
+bool ep_trial_add(ep_trial *t, const int64_t ns[EP_TRIAL_WAYS], int64_t switches) {
     int64_t all = 0;
-    for (int w = 0; w < EP_WAY_COUNT; w++) all += ns[w];
+    for (int w = 0; w < EP_TRIAL_WAYS; w++) all += ns[w];
     if (t->rounds++ == 0) return false;
     if (!t->needed) {
         t->is_short = all < SHORT_NS;
         t->needed = t->is_short ? SHORT_WINS : WINS;
     }
-    for (int w = 0; w < EP_WAY_COUNT; w++)
+    for (int w = 0; w < EP_TRIAL_WAYS; w++)
         if (!t->best_ns[w] || ns[w] < t->best_ns[w]) t->best_ns[w] = ns[w];
     if (switches > all / FREE_NS) {
         t->doubtful = t->disturbed >= PATIENCE || t->lost_ns >= PATIENCE_NS;
@@ -46,18 +51,20 @@ bool ep_trial_add(ep_trial *t, const int64_t ns[EP_WAY_COUNT], int64_t switches)
         t->lost_ns += all;
         if (!t->doubtful) return false;
     }
-    ep_tuned_way won = gains(ns) ? EP_WAY_ONEDNN : EP_WAY_KERNEL,
-                 fastest = gains(t->best_ns) ? EP_WAY_ONEDNN : EP_WAY_KERNEL;
+    ep_trial_way won = fastest(ns);
     if (++t->wins[won] < t->needed) return false;
-    if (won == fastest || t->asked == MOST_ASKED) return true;
+    if (won == fastest(t->best_ns) || t->asked == MOST_ASKED) return true;
     t->asked++;
     t->needed += WINS;
     return false;
 }
 
-/* oneDNN's fastest run must be ahead as well. */
-ep_tuned_way ep_trial_winner(const ep_trial *t) {
-    return t->wins[EP_WAY_ONEDNN] > t->wins[EP_WAY_KERNEL] && gains(t->best_ns) ? EP_WAY_ONEDNN : EP_WAY_KERNEL;
+/* The fastest run must be ahead of our kernel's as well. */
+ep_trial_way ep_trial_winner(const ep_trial *t) {
+    ep_trial_way most = EP_TRIAL_KERNEL;
+    for (ep_trial_way w = EP_TRIAL_PLAIN; w < EP_TRIAL_WAYS; w++)
+        if (t->wins[w] > t->wins[most]) most = w;
+    return t->best_ns[most] < t->best_ns[EP_TRIAL_KERNEL] ? most : EP_TRIAL_KERNEL;
 }
 
 bool ep_watch_due(ep_tuned_choice *c) {
