@@ -6,6 +6,7 @@
 
 #include "analyze.h"
 #include "base/alloc.h"
+#include "facts_parts.h"
 
 /* Recording costs the host about 1 to 4 us an event in Kineto; ours is measured and stands in the trace. */
 static const double KINETO_LOW_US = 1, KINETO_HIGH_US = 4;
@@ -136,14 +137,19 @@ static bool device_side(const ep_study *s, const uint32_t *list, size_t n, ep_re
     const ep_trace *t = s->trace;
     int64_t(*spans)[2] = ep_malloc_array(n, sizeof *spans);
     double *delays = ep_malloc_array(n, sizeof *delays);
-    size_t delay_count = 0;
+    size_t delay_count = 0, timed = 0;
     int64_t end = INT64_MIN, comm = 0;
     bool ok = spans && delays;
     for (size_t i = 0; ok && i < n; i++) {
         const ep_device_work *w = &s->work[list[i]];
-        spans[i][0] = t->ts[w->event];
-        spans[i][1] = t->ts[w->event] + t->dur[w->event];
-        if (spans[i][1] > end) end = spans[i][1];
+        if (facts_impossible(t, w->event)) { /* its times were never filled in */
+            sum->kernels += w->kind != EP_NO_INDEX;
+            continue;
+        }
+        spans[timed][0] = t->ts[w->event];
+        spans[timed][1] = t->ts[w->event] + t->dur[w->event];
+        if (spans[timed][1] > end) end = spans[timed][1];
+        timed++;
         if (ep_work_class(s, w) == EP_CLASS_COLLECTIVE)
             comm += t->dur[w->event];
         else
@@ -154,11 +160,11 @@ static bool device_side(const ep_study *s, const uint32_t *list, size_t n, ep_re
         delays[delay_count++] = (double)(t->ts[w->event] - ep_work_launch_ts(s, w)) * 1e-3;
     }
     r->delay_us = r->longest_delay_us = NAN;
-    if (ok && n) {
-        qsort(spans, n, sizeof *spans, by_start);
-        r->busy_us = (double)ep_union_ns((const int64_t(*)[2])spans, n) * 1e-3;
+    if (ok && timed) {
+        qsort(spans, timed, sizeof *spans, by_start);
+        r->busy_us = (double)ep_union_ns((const int64_t(*)[2])spans, timed) * 1e-3;
         r->window_us = (double)(end - spans[0][0]) * 1e-3;
-        r->largest_gap_us = (double)largest_gap((const int64_t(*)[2])spans, n) * 1e-3;
+        r->largest_gap_us = (double)largest_gap((const int64_t(*)[2])spans, timed) * 1e-3;
     }
     if (ok && delay_count) {
         qsort(delays, delay_count, sizeof *delays, by_value);
