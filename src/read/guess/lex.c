@@ -148,19 +148,46 @@ static bool letter(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (unsigned char)c >= 0x80;
 }
 
-static ep_status read_unit(ep_lexer *l, ep_token *out) {
+/* The length of the word at `at` that could be a unit. */
+static size_t unit_length(ep_lexer *l) {
     const char *from = l->at;
     if (!at_end(l) && *l->at == '%')
         l->at++;
     else
         while (!at_end(l) && letter(*l->at) && sign_at(l) < 0) l->at++;
     size_t n = (size_t)(l->at - from);
+    l->at = from;
+    return n;
+}
+
+/* The unit of that name, by its first spelling, or -1. */
+static int find_unit(const char *name, size_t n) {
     for (size_t i = 0; i < ep_unit_count; i++) {
-        if (strlen(ep_units[i].name) != n || memcmp(ep_units[i].name, from, n) != 0) continue;
-        size_t first = 0;
+        if (strlen(ep_units[i].name) != n || memcmp(ep_units[i].name, name, n) != 0) continue;
+        int first = 0;
         while (ep_units[first].dimension != ep_units[i].dimension || ep_units[first].scale != ep_units[i].scale)
             first++;
-        out->quantity.unit = (uint8_t)first;
+        return first;
+    }
+    return -1;
+}
+
+/* Behind the number, or behind blanks ("250 us"). */
+static ep_status read_unit(ep_lexer *l, ep_token *out) {
+    const char *from = l->at;
+    size_t n = unit_length(l);
+    if (n == 0) {
+        while (!at_end(l) && blank(*l->at)) l->at++;
+        n = unit_length(l);
+        int apart = n ? find_unit(l->at, n) : -1;
+        if (apart < 0) l->at = from;
+        if (apart >= 0) l->at += n, out->quantity.unit = (uint8_t)apart;
+        return EP_OK;
+    }
+    l->at += n;
+    int unit = find_unit(from, n);
+    if (unit >= 0) {
+        out->quantity.unit = (uint8_t)unit;
         return EP_OK;
     }
     return ep_lex_fail(l, (int)(from - l->line_start) + 1,

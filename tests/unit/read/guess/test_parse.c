@@ -57,6 +57,8 @@ static void test_forms(void **state) {
     same("region a\nmedian device time in 100us..250us", "region a\n  median device time in 100us..250us\n");
     same("region a\ndevice time in 100..250us", "region a\n  device time in 100us..250us\n");
     same("region \"\"\nops = 2", "region \"\"\n  ops = 2\n");
+    same("time < 1 ms  # or so\nidle < 20 %\ntime in 1 us .. 2 ms\ntime ~ 250 us +- 5 %",
+         "trace\n  time < 1ms\n  idle < 20%\n  time in 1us..2ms\n  time ~ 250us +- 5%\n");
     same("kernels ~ 5", "trace\n  kernels ~ 5 +- 10%\n");
     same("kernels ~ 5 ± 1", "trace\n  kernels ~ 5 +- 1\n");
     same("time ≤ 250µs", "trace\n  time <= 250us\n");
