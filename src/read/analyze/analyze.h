@@ -139,6 +139,7 @@ typedef struct ep_study {
     ep_bound_row *bounds; /* by facts->names[] */
     ep_gemm_row *gemms;
     size_t gemm_count, gemm_cap;
+    uint32_t *node_graph, *node_step; /* by node: the compiled graph and the step around it, or EP_NO_INDEX */
     ep_fusion_row *fusions;
     size_t fusion_count, fusion_cap;
     ep_gated_row *gated;

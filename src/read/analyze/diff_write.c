@@ -233,13 +233,16 @@ static int64_t count_kind(const ep_study *s, ep_event_kind kind) {
 
 /* Ops inside no other op. */
 static int64_t top_level_ops(const ep_study *s) {
+    const ep_links *l = s->facts->links;
+    uint8_t *in_op = calloc(s->trace->count + 1, 1); /* parents stand before their children in the order */
     int64_t n = 0;
-    for (size_t i = 0; i < s->trace->count; i++) {
-        if (s->trace->kind[i] != EP_EVENT_OP || !ep_event_is_span(s->trace, i)) continue;
-        uint32_t up = s->facts->links->parent[i];
-        while (up != EP_NO_INDEX && s->trace->kind[up] != EP_EVENT_OP) up = s->facts->links->parent[up];
-        n += up == EP_NO_INDEX;
+    if (!in_op) return -1;
+    for (size_t k = 0; k < l->order_count; k++) {
+        uint32_t row = l->order[k], up = l->parent[row];
+        in_op[row] = up != EP_NO_INDEX && (s->trace->kind[up] == EP_EVENT_OP || in_op[up]);
+        n += s->trace->kind[row] == EP_EVENT_OP && !in_op[row];
     }
+    free(in_op);
     return n;
 }
 

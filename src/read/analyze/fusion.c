@@ -60,13 +60,6 @@ static bool add(ep_study *s, row_index *ix, const ep_fusion_row *r) {
     return true;
 }
 
-/* The nearest region around an op whose name is wanted, as its row, or EP_NO_INDEX. */
-static uint32_t region_of(const ep_study *s, uint32_t node, bool (*wanted)(const char *name)) {
-    uint32_t up = ep_node_owner(s, &s->nodes[node]);
-    while (up != EP_NO_INDEX && !wanted(ep_study_name(s, up))) up = s->facts->links->parent[up];
-    return up;
-}
-
 static bool is_graph(const char *name) {
     return strncmp(name, "## Call CompiledFxGraph", 23) == 0 || strncmp(name, "Torch-Compiled Region", 21) == 0;
 }
@@ -75,10 +68,42 @@ static bool is_step(const char *name) {
     return strncmp(name, "ProfilerStep#", 13) == 0 || strcmp(name, "step") == 0;
 }
 
+/* By node: the nearest span around its owner op (or the op itself) whose name is wanted, or EP_NO_INDEX. NULL: no memory.
+ * Parents stand before their children in links->order, so nesting of any depth takes one pass. */
+static uint32_t *spans_around(const ep_study *s, bool (*wanted)(const char *name)) {
+    const ep_trace *t = s->trace;
+    const ep_links *l = s->facts->links;
+    uint32_t *around = ep_malloc_array(s->node_count, sizeof *around);
+    uint8_t *is = calloc(t->strings.count + 1, 1);
+    bool any = false;
+    for (uint32_t id = 0; is && id < t->strings.count; id++) {
+        is[id] = wanted(ep_trace_text(t, id));
+        any = any || is[id];
+    }
+    uint32_t *nearest = any ? ep_malloc_array(t->count, sizeof *nearest) : NULL;
+    if (!around || !is || (any && !nearest)) {
+        free(around);
+        free(is);
+        free(nearest);
+        return NULL;
+    }
+    for (size_t k = 0; any && k < l->order_count; k++) {
+        uint32_t row = l->order[k], up = l->parent[row];
+        nearest[row] = is[t->name[row]] ? row : up == EP_NO_INDEX ? EP_NO_INDEX : nearest[up];
+    }
+    for (size_t n = 0; n < s->node_count; n++) {
+        uint32_t owner = ep_node_owner(s, &s->nodes[n]);
+        around[n] = any && owner != EP_NO_INDEX ? nearest[owner] : EP_NO_INDEX;
+    }
+    free(is);
+    free(nearest);
+    return around;
+}
+
 /* What one step leaves the next does not read, however well the shapes agree. Ops of another thread, or of a trace without
  * steps, are in none. */
 static bool steps_apart(const ep_study *s, uint32_t a, uint32_t b) {
-    uint32_t x = region_of(s, a, is_step), y = region_of(s, b, is_step);
+    uint32_t x = s->node_step[a], y = s->node_step[b];
     return x != EP_NO_INDEX && y != EP_NO_INDEX && x != y;
 }
 
@@ -93,10 +118,10 @@ static bool is_triton(const ep_study *s, uint32_t node) {
 }
 
 static const char *blocked(const ep_study *s, const chain *c) {
-    uint32_t graph = region_of(s, c->nodes[0], is_graph);
+    uint32_t graph = s->node_graph[c->nodes[0]];
     bool all_triton = true;
     for (int i = 0; i < c->length; i++) {
-        if (region_of(s, c->nodes[i], is_graph) != graph) return "a graph boundary lies between";
+        if (s->node_graph[c->nodes[i]] != graph) return "a graph boundary lies between";
         all_triton = all_triton && is_triton(s, c->nodes[i]);
     }
     if (graph != EP_NO_INDEX && all_triton) return "the compiler saw both and kept them apart";
@@ -321,7 +346,9 @@ ep_status ep_analyze_fusion(ep_study *s, ep_error *err) {
     row_index ix = {NULL, 63};
     while (ix.mask + 1 < s->node_count * 4) ix.mask = ix.mask * 2 + 1;
     ix.slots = calloc(ix.mask + 1, sizeof *ix.slots);
-    bool ok = ix.slots && add_groups(s, &ix) && add_edges(s, &ix) && add_runs(s, &ix);
+    s->node_graph = spans_around(s, is_graph);
+    s->node_step = spans_around(s, is_step);
+    bool ok = ix.slots && s->node_graph && s->node_step && add_groups(s, &ix) && add_edges(s, &ix) && add_runs(s, &ix);
     free(ix.slots);
     if (!ok) return EP_ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; i < s->fusion_count; i++) s->fusions[i].us_saved /= (double)s->fusions[i].instances;
