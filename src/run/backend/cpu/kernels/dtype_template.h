@@ -23,7 +23,8 @@ V_FN v_i32 v_index16(v_h16 h) {
 }
 V_FN v_f32 v_gather(const float *table, v_i32 index) {
 #if V_LANES == 16
-    return (v_f32)_mm512_i32gather_ps((__m512i)index, table, 4);
+    /* Into zeros: into whatever a register holds, it would wait for what makes that. */
+    return (v_f32)_mm512_mask_i32gather_ps(_mm512_setzero_ps(), 0xffff, (__m512i)index, table, 4);
 #else
     return (v_f32)_mm256_i32gather_ps(table, (__m256i)index, 4);
 #endif
@@ -39,8 +40,10 @@ V_FN void v_gather_pair(const float *table, v_i32 index, v_f32 *first, v_f32 *se
     /* Eight lanes of 64 bits cost half of sixteen of 32. */
     __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     __m512i odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-    __m512 a = _mm512_castsi512_ps(_mm512_i32gather_epi64(_mm512_castsi512_si256((__m512i)index), table, 8));
-    __m512 b = _mm512_castsi512_ps(_mm512_i32gather_epi64(_mm512_extracti64x4_epi64((__m512i)index, 1), table, 8));
+    const __m512i zero = _mm512_setzero_si512();
+    __m256i low = _mm512_castsi512_si256((__m512i)index), high = _mm512_extracti64x4_epi64((__m512i)index, 1);
+    __m512 a = _mm512_castsi512_ps(_mm512_mask_i32gather_epi64(zero, 0xff, low, table, 8));
+    __m512 b = _mm512_castsi512_ps(_mm512_mask_i32gather_epi64(zero, 0xff, high, table, 8));
     *first = (v_f32)_mm512_permutex2var_ps(a, even, b);
     *second = (v_f32)_mm512_permutex2var_ps(a, odd, b);
 #else
@@ -104,15 +107,18 @@ V_FN v_i32 bf16_bits(v_f32 x) { /* in the upper half of a lane; nearest even, a 
     v_i32 r = v_iadd(b, 0x7fff + (v_shr(b, 16) & 1)), q = b | 0x400000;
     return v_bits(v_blend(v_ne(x, x), v_float(q), v_float(r)));
 }
+#ifdef __AVX512BF16__
+V_FN v_i32 bf16_join_flushed(v_f32 a, v_f32 b) { /* denormals become zeros */
+    const __m512i order =
+        _mm512_set_epi32(0x1f000f, 0x1e000e, 0x1d000d, 0x1c000c, 0x1b000b, 0x1a000a, 0x190009, 0x180008, 0x170007,
+                         0x160006, 0x150005, 0x140004, 0x130003, 0x120002, 0x110001, 0x100000);
+    return (v_i32)_mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a));
+}
+#endif
 V_FN v_i32 TILE_JOIN(v_f32 a, v_f32 b) {
 #ifdef __AVX512BF16__
     __mmask16 small_a = _mm512_fpclass_ps_mask((__m512)a, 0x20), small_b = _mm512_fpclass_ps_mask((__m512)b, 0x20);
-    if (__builtin_expect(_kortestz_mask16_u8(small_a, small_b), 1)) {
-        const __m512i order =
-            _mm512_set_epi32(0x1f000f, 0x1e000e, 0x1d000d, 0x1c000c, 0x1b000b, 0x1a000a, 0x190009, 0x180008, 0x170007,
-                             0x160006, 0x150005, 0x140004, 0x130003, 0x120002, 0x110001, 0x100000);
-        return (v_i32)_mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a));
-    }
+    if (__builtin_expect(_kortestz_mask16_u8(small_a, small_b), 1)) return bf16_join_flushed(a, b);
 #endif
     return v_shr(bf16_bits(a), 16) | (bf16_bits(b) & (int)0xffff0000);
 }

@@ -182,9 +182,10 @@ V_FN v_i32 gated_piece(const ep_act act_a, const ep_act act_b, const bool eager,
         return TILE_JOIN(gated_one(act_a, false, table, TILE_A(g), TILE_A(u)),
                          gated_one(act_b, false, table, TILE_B(g), TILE_B(u)));
 #ifdef GATED_NEAR_WORDS
-    bool curve = act_b == EP_ACT_GELU_TANH || act_b == EP_ACT_GELU_ERF || act_b == EP_ACT_SILU;
+    const bool curve = act_b == EP_ACT_GELU_TANH || act_b == EP_ACT_GELU_ERF || act_b == EP_ACT_SILU;
     if (curve && __builtin_expect(gated_near_words(act_b, g), 1))
         return gated_words(act_a, act_b, true, table, gate, up);
+    if (act_a == EP_ACT_COUNT) return gated_words(act_a, act_a, false, table, gate, up);
 #endif
     return gated_words(act_a, act_b, false, table, gate, up);
 }
@@ -227,6 +228,13 @@ GATED_FN gated_turn(const ep_gated_row *r, const ep_act act_a, const ep_act act_
     }
 }
 
+#ifdef GATED_NEAR_WORDS
+#include "run/backend/cpu/kernels/gated_lockstep.h"
+#define GATED_TURNS_OF_TWO(i) gated_turns_of_two(r, act_a, act_b, eager, i)
+#else
+#define GATED_TURNS_OF_TWO(i) (i)
+#endif
+
 /* Lookups keep the load ports busy and formulas the others: where act_b is not act_a, which asks the table, half of the
  * vectors come by formula. */
 GATED_FN gated_turns(const ep_gated_row *r, const ep_act act_a, const ep_act act_b, const bool eager) {
@@ -234,7 +242,8 @@ GATED_FN gated_turns(const ep_gated_row *r, const ep_act act_a, const ep_act act
     _Pragma("GCC unroll 1") for (int pass = 0; pass < 2; pass++) { /* head and turns, then the rest: one copy of both */
         gated_row_part(r, act_a, eager, i, end);
         if (pass) break;
-        for (i = end; i + TURN <= r->n; i += TURN) gated_turn(r, act_a, act_b, eager, i * TILE_SIZE);
+        i = GATED_TURNS_OF_TWO(end);
+        for (; i + TURN <= r->n; i += TURN) gated_turn(r, act_a, act_b, eager, i * TILE_SIZE);
         end = r->n;
     }
 }

@@ -1,0 +1,149 @@
+/* Two vectors of 32 words at a time, their formulas step by step beside each other. The processor's scheduler holds some
+ * 97 operations, two vectors' worth: one chain after another, it fills with operations that wait for those before them
+ * and both vector ports stand idle a fifth of the time. What is asked of the table is asked a turn ahead for the same
+ * reason. Included by gated_template.h for 16-bit types on AVX-512. */
+
+#if defined(TILE_DTYPE_BF16)
+#define GATED_A_AT(p) TILE_A(v_bits(v_load(p)))
+#define GATED_B_AT(p) TILE_B(v_bits(v_load(p)))
+#else
+#define GATED_A_AT(p) v_load_f16(p)
+#define GATED_B_AT(p) v_load_f16((p) + 32)
+#endif
+
+#define GATED_INDEX_AT(p) TILE_INDEX_A(v_bits(v_load(p)))
+
+/* The compiler would put the chains one behind the other again. */
+#define GATED_PIN(p)                                                                                                   \
+    do {                                                                                                               \
+        if (n == 2) __asm__ volatile("" : "+v"(p[0]), "+v"(p[1]));                                                     \
+        if (n == 4) __asm__ volatile("" : "+v"(p[0]), "+v"(p[1]), "+v"(p[2]), "+v"(p[3]));                             \
+    } while (0)
+#define GATED_EACH _Pragma("GCC unroll 4") for (int c = 0; c < n; c++)
+#define GATED_STEP_ALL(tables, k, x)                                                                                   \
+    GATED_EACH y[c] = v_fma(y[c], x[c], v_lookup32(tables##_##k, at[c]));                                              \
+    GATED_PIN(y)
+#define GATED_CUBICS(tables)                                                                                           \
+    do {                                                                                                               \
+        v_i32 at[4];                                                                                                   \
+        GATED_EACH at[c] = v_bits(x[c] + v_set1(3145728.0f));                                                          \
+        GATED_PIN(at);                                                                                                 \
+        GATED_EACH y[c] = v_fma(v_lookup32(tables##_3, at[c]), x[c], v_lookup32(tables##_2, at[c]));                   \
+        GATED_PIN(y);                                                                                                  \
+        GATED_STEP_ALL(tables, 1, x);                                                                                  \
+        GATED_STEP_ALL(tables, 0, x);                                                                                  \
+        GATED_EACH y[c] = y[c] * x[c];                                                                                 \
+    } while (0)
+#define GATED_QUARTICS(tables, magic, bits)                                                                            \
+    do {                                                                                                               \
+        v_f32 m[4], d[4];                                                                                              \
+        v_i32 at[4];                                                                                                   \
+        GATED_EACH m[c] = x[c] + v_set1(magic);                                                                        \
+        GATED_PIN(m);                                                                                                  \
+        GATED_EACH d[c] = V_REST(x[c], m[c], magic, bits);                                                             \
+        GATED_EACH at[c] = v_bits(m[c]);                                                                               \
+        GATED_EACH y[c] = v_fma(v_lookup32(tables##_4, at[c]), d[c], v_lookup32(tables##_3, at[c]));                   \
+        GATED_PIN(y);                                                                                                  \
+        GATED_STEP_ALL(tables, 2, d);                                                                                  \
+        GATED_STEP_ALL(tables, 1, d);                                                                                  \
+        GATED_STEP_ALL(tables, 0, d);                                                                                  \
+    } while (0)
+
+/* gated_near for n vectors, the same operations on each. */
+V_FN void gated_near_all(const ep_act act, const int n, const v_f32 x[4], v_f32 y[4]) {
+#if defined(TILE_DTYPE_BF16)
+    if (act == EP_ACT_GELU_TANH) GATED_CUBICS(v_bf16_tanh);
+    if (act == EP_ACT_GELU_ERF) GATED_CUBICS(v_bf16_erf);
+    if (act == EP_ACT_SILU) {
+        GATED_QUARTICS(v_bf16_silu, 6291456.0f, 1);
+        GATED_EACH y[c] = v_gelu_sign(y[c], x[c]);
+    }
+#else
+    if (act == EP_ACT_GELU_TANH) GATED_QUARTICS(v_f16_tanh, 3145728.0f, 2);
+    if (act == EP_ACT_GELU_ERF) GATED_QUARTICS(v_f16_erf, 3145728.0f, 2);
+    if (act == EP_ACT_SILU) GATED_QUARTICS(v_f16_silu, 6291456.0f, 1);
+#endif
+}
+
+/* Words of the formula's vectors that are not near 0: all of them, or those of B. bf16 counts zeros too, which cost a
+ * second look and no more. */
+V_FN __mmask32 gated_off(const ep_act act, const bool ask, v_i32 g) {
+    __m512i w = _mm512_add_epi16((__m512i)g, (__m512i)g);
+#if defined(TILE_DTYPE_BF16)
+    const short least = 0x400, bound = (short)((act == EP_ACT_SILU ? 0x81f0 : 0x80f0) - least);
+    const __mmask32 which = ask ? 0xaaaaaaaa : 0xffffffff;
+    w = _mm512_sub_epi16(w, _mm512_set1_epi16(least));
+#else
+    const short bound = (short)(act == EP_ACT_SILU ? 0x8f80 : 0x8780);
+    const __mmask32 which = ask ? 0xffff0000 : 0xffffffff;
+#endif
+    return _mm512_mask_cmpge_epu16_mask(which, w, _mm512_set1_epi16(bound));
+}
+
+/* act not yet rounded (or, of A, from the table) times up; words that need a second look join `off`. */
+V_FN v_i32 gated_finish(const bool ask, v_f32 a, v_f32 b, v_i32 g, v_i32 u, __mmask32 *off) {
+    (void)off, (void)g;
+#if defined(GATED_F16_UNIT)
+    __m512i act = (__m512i)TILE_JOIN(a, b), sign = _mm512_set1_epi16((short)0x8000);
+    act = _mm512_ternarylogic_epi32(act, (__m512i)g, sign, 0xf8);
+    (void)ask;
+    return (v_i32)_mm512_castph_si512(_mm512_mul_ph(_mm512_castsi512_ph(act), _mm512_castsi512_ph((__m512i)u)));
+#elif !defined(TILE_DTYPE_BF16)
+    if (!ask) a = TILE_ROUND(v_gelu_sign(a, TILE_A(g)));
+    return TILE_JOIN(a * TILE_A(u), TILE_ROUND(v_gelu_sign(b, TILE_B(g))) * TILE_B(u));
+#else
+    if (!ask) a = v_float(v_iadd(v_bits(a), v_iset1(0x8000)) & (int)0xffff0000);
+    b = v_float(v_iadd(v_bits(b), v_iset1(0x8000)) & (int)0xffff0000);
+#ifdef __AVX512BF16__
+    /* The conversion takes denormals for zeros: zeros in the result tell of them. */
+    v_i32 y = bf16_join_flushed(a * TILE_A(u), b * TILE_B(u));
+    *off = _kor_mask32(*off, _mm512_testn_epi16_mask((__m512i)y, _mm512_set1_epi16(0x7f80)));
+    return y;
+#else
+    return TILE_JOIN(a * TILE_A(u), b * TILE_B(u));
+#endif
+#endif
+}
+
+/* From element i on, two vectors a turn, by the formula of act_b or, where act_a asks the table, by both; the element
+ * after the last. */
+static inline __attribute__((always_inline)) int64_t
+gated_turns_of_two(const ep_gated_row *r, const ep_act act_a, const ep_act act_b, const bool eager, int64_t i) {
+    const bool curve = act_b == EP_ACT_GELU_TANH || act_b == EP_ACT_GELU_ERF || act_b == EP_ACT_SILU;
+    const bool ask = act_a == EP_ACT_COUNT;
+    if (!eager || !curve || i + 2 * TURN > r->n) return i;
+    const int n = ask ? 2 : 4;
+    const char *g = (const char *)r->gate + i * 2, *u = (const char *)r->up + i * 2;
+    char *out = (char *)r->out + i * 2;
+    const float *table = r->table;
+    const bool stream = r->stream;
+    int64_t turns = (r->n - i) / (2 * TURN);
+    i += turns * 2 * TURN;
+    v_f32 asked[2] = {{0}};
+    if (ask) asked[0] = v_gather(table, GATED_INDEX_AT(g)), asked[1] = v_gather(table, GATED_INDEX_AT(g + 64));
+    for (; turns > 0; turns--, g += 128, u += 128, out += 128) {
+        const char *next = turns > 1 ? g + 128 : g;
+        for (int k = 0; k < 128; k += 64) {
+            __builtin_prefetch(g + AHEAD + k, 0, 3);
+            __builtin_prefetch(u + AHEAD + k, 0, 3);
+        }
+        v_f32 y[4], a[2] = {asked[0], asked[1]};
+        v_f32 x[4] = {GATED_B_AT(g), GATED_B_AT(g + 64)};
+        if (!ask) x[2] = GATED_A_AT(g), x[3] = GATED_A_AT(g + 64);
+        if (ask) asked[0] = v_gather(table, GATED_INDEX_AT(next));
+        gated_near_all(act_b, n, x, y);
+        if (ask) asked[1] = v_gather(table, GATED_INDEX_AT(next + 64));
+        if (!ask) a[0] = y[2], a[1] = y[3];
+        v_i32 g0 = v_bits(v_load(g)), g1 = v_bits(v_load(g + 64));
+        __mmask32 off = _kor_mask32(gated_off(act_b, ask, g0), gated_off(act_b, ask, g1));
+        v_i32 y0 = gated_finish(ask, a[0], y[0], g0, v_bits(v_load(u)), &off);
+        v_i32 y1 = gated_finish(ask, a[1], y[1], g1, v_bits(v_load(u + 64)), &off);
+        if (__builtin_expect(!_kortestz_mask32_u8(off, off), 0)) {
+            y0 = gated_piece(act_a, act_b, true, table, g, u);
+            y1 = gated_piece(act_a, act_b, true, table, g + 64, u + 64);
+        }
+        GATED_PUT(stream, out, y0);
+        GATED_PUT(stream, out + 64, y1);
+    }
+    return i;
+}
