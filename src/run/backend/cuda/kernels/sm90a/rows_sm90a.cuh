@@ -1,25 +1,27 @@
 /* A whole gated block for 17 to 128 rows in one kernel: h = act(x g^T + bg) * (x u^T + bu), y = h d^T + bd + residual;
  * every weight is streamed once.
  *
- * Bound: weight bytes over memory bandwidth. The work is a list: tiles of H columns of h; parts of y, 128 columns by a
+ * Bound: weight bytes over memory bandwidth. The work is a list: tiles of H columns of h; parts of y, OUT columns by a
  * share of k each; pieces of y, where the parts of a tile are added in a fixed order. One CTA a multiprocessor takes one
  * after the other (decode_sm90a.cuh tells why none waits for ever: what an item waits for is before it in the list, taken
- * by a CTA that runs). One thread fills a ring through the copy engine and is ahead of the products: while the last sums
- * of h become h, the first weights of y are on their way. Stages of h and of y differ in size, so a CTA that goes on to y
- * divides its ring anew; a stage of the new one waits only for those of the old one in its place. Parts lie in memory as
- * threads hold them, and stay in the L2. */
+ * by a CTA that runs). Two threads fill a ring through the copy engine, one with weights, one with x or h, and are ahead of
+ * the products: while the last sums of h become h, the first weights of y are on their way. Stages of h and of y differ in
+ * size, so a CTA that goes on to y divides its ring anew; a stage of the new one waits only for those of the old one in its
+ * place. Parts lie in memory as threads hold them, and stay in the L2.
+ *
+ * On an H200 (bench/ladder), one after the other: 128 x 4096 -> 14336 in 97 us, of which its bytes take 81; two kernels and
+ * a sum 99. 64 x 4096 -> 14336 in 92, two kernels 103. Last change: fewer instructions where y ends. */
 #pragma once
 #include "decode_sm90a.cuh"
 
 namespace ep {
 
-enum { OUT = 128, ROWS_GROUPS = 8, ROWS_COUNTS = 16, ROWS_QUEUE = 4 }; /* columns of a tile of y; see rows_args.state */
+enum { ROWS_GROUPS = 8, ROWS_COUNTS = 1 + ROWS_GROUPS, ROWS_QUEUE = 4 }; /* see rows_args.state */
 
 struct rows_args {
-    int m, n, k, out;   /* n: columns of h, a multiple of 8; out: columns of y */
-    int tiles, columns; /* of h; of y: how many times OUT columns */
-    int split,
-        pieces; /* parts of a tile of y: up to 8, and stages of k; pieces it is added in: of 32 columns, from 7 parts on 16 */
+    int m, n, k, out;          /* n: columns of h, a multiple of 8; out: columns of y */
+    int tiles, columns;        /* of h; of y: how many times OUT columns */
+    int split, pieces;         /* parts of a tile of y, no more than 8 or than stages of k; pieces it is added in */
     int act, eager, x_rows;    /* activation's kind; rounding as op by op; rows that the copy engine brings */
     const void *bias0, *bias1; /* of h */
     const void *bias2, *residual;
@@ -318,27 +320,47 @@ __device__ __forceinline__ void rows_make_h(const float (&d)[H], const rows_args
         rows_store_h<T, H, ACT_RELU, EAGER>(d, args, tile);
 }
 
-/* v: of rows `row` and row + 8, columns c and c + 1 each. */
-template <typename T>
-__device__ __forceinline__ void rows_store_y(const rows_args &args, int m, float4 v, int row, int c) {
-    gemm_args e = {};
-    e.m = m;
-    e.n = args.out;
-    e.bias0 = args.bias2;
-    e.residual = args.residual;
-    e.residual_row = args.residual_row;
-    stream_args o = {};
-    o.m = m;
-    o.n = args.out;
-    o.y = args.y;
-    o.y_row = args.y_row;
-    float w[4] = {v.x, v.y, v.z, v.w};
+/* v: of rows `row` and row + 8, columns c + 8 i and the next each. Few instructions, in a line: they are run once, and come from
+ * memory. */
+template <typename T, int GROUPS>
+__device__ __forceinline__ void rows_store_y(const rows_args &args, int m, float4 (&v)[GROUPS], int row, int c) {
+    if (args.bias2) {
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        w[i] = args.eager ? plain_value<T, ACT_NONE, true>(w[i], e, row + 8 * (i >> 1), c + (i & 1))
-                          : plain_value<T, ACT_NONE, false>(w[i], e, row + 8 * (i >> 1), c + (i & 1));
-    store_pair<T>(o, row, c, T::pack(w[0], w[1]));
-    store_pair<T>(o, row + 8, c, T::pack(w[2], w[3]));
+        for (int i = 0; i < GROUPS; i++) {
+            int at = c + 8 * i;
+            float b0 = at < args.out ? T::load(args.bias2, at) : 0.0f;
+            float b1 = at + 1 < args.out ? T::load(args.bias2, at + 1) : 0.0f;
+            v[i].x += b0, v[i].y += b1, v[i].z += b0, v[i].w += b1;
+        }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int r = row + 8 * half;
+        bool inside = r < m;
+        if (args.residual) {
+            const typename T::scalar *from = (const typename T::scalar *)args.residual + r * args.residual_row + c;
+#pragma unroll
+            for (int i = 0; i < GROUPS; i++) {
+                float &a = half ? v[i].z : v[i].x, &b = half ? v[i].w : v[i].y;
+                if (args.eager) {
+                    uint32_t w = T::pack(a, b);
+                    a = T::low(w), b = T::high(w);
+                }
+                if (inside && c + 8 * i < args.out) a += T::load(from, 8 * i);
+                if (inside && c + 8 * i + 1 < args.out) b += T::load(from, 8 * i + 1);
+            }
+        }
+        unsigned short *to = (unsigned short *)args.y + r * args.y_row + c;
+        bool pairs = ((unsigned long long)to & 3) == 0;
+#pragma unroll
+        for (int i = 0; i < GROUPS; i++) {
+            uint32_t w = half ? T::pack(v[i].z, v[i].w) : T::pack(v[i].x, v[i].y);
+            bool first = inside && c + 8 * i < args.out, second = inside && c + 8 * i + 1 < args.out;
+            if (second && pairs) *(uint32_t *)(to + 8 * i) = w;
+            if (first && !(second && pairs)) to[8 * i] = (unsigned short)w;
+            if (second && !pairs) to[8 * i + 1] = (unsigned short)(w >> 16);
+        }
+    }
 }
 
 /* For the sake of the address: the first access to a page takes long. */
@@ -361,14 +383,15 @@ __device__ __forceinline__ void rows_add(const rows_args &args, int m, int split
             p[i][q] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
             if (q < split) p[i][q] = __ldcg(from + q * step + i * THREADS);
         }
+    float4 v[GROUPS];
 #pragma unroll
     for (int i = 0; i < GROUPS; i++) {
-        float4 v = p[i][0];
+        v[i] = p[i][0];
 #pragma unroll
         for (int q = 1; q < SPLIT; q++)
-            if (q < split) v.x += p[i][q].x, v.y += p[i][q].y, v.z += p[i][q].z, v.w += p[i][q].w;
-        rows_store_y<T>(args, m, v, row, column * OUT + 8 * (piece * GROUPS + i) + 2 * (lane & 3));
+            if (q < split) v[i].x += p[i][q].x, v[i].y += p[i][q].y, v[i].z += p[i][q].z, v[i].w += p[i][q].w;
     }
+    rows_store_y<T, GROUPS>(args, m, v, row, column * OUT + 8 * (piece * GROUPS) + 2 * (lane & 3));
 }
 
 template <typename T, typename S, int XR, int H, int OUT, int STAGES, int Y_STAGES>
@@ -433,9 +456,15 @@ __device__ __forceinline__ void rows_consume(const rows_args &args, rows_ring<S,
                 if (threadIdx.x == 0) EP_STAMP(5);
                 if (args.split == 1) {
 #pragma unroll
-                    for (int j = 0; j < OUT / 8; j++)
-                        rows_store_y<T>(args, m, make_float4(d[4 * j], d[4 * j + 1], d[4 * j + 2], d[4 * j + 3]), row,
-                                        part.column * OUT + 8 * j + 2 * (lane & 3));
+                    for (int j = 0; j < OUT / 8; j += 4) {
+                        float4 v[4];
+#pragma unroll
+                        for (int i = 0; i < 4; i++) {
+                            const float *from = d + 4 * (j + i);
+                            v[i] = make_float4(from[0], from[1], from[2], from[3]);
+                        }
+                        rows_store_y<T, 4>(args, m, v, row, part.column * OUT + 8 * j + 2 * (lane & 3));
+                    }
                 } else {
                     float4 *to = args.parts + (long long)(item - args.tiles) * (OUT / 8 * 2 * XR) + threadIdx.x;
 #pragma unroll
