@@ -49,21 +49,22 @@ static void same_bits_at_any_thread_count(void **state) {
  * tile by tile: whole and short last tiles, last panels, k in several blocks and in several parts of the cache. */
 static void a_sweep_changes_no_bit(void **state) {
     (void)state;
-    static const int64_t shapes[][3] = {{17, 40, 33},     {32, 64, 20},    {48, 2100, 600}, {100, 352, 1100},
-                                        {257, 160, 2304}, {285, 200, 768}, {600, 130, 70},  {304, 97, 4700}};
+    static const int64_t shapes[][3] = {{17, 40, 33},     {32, 64, 20},     {48, 2100, 600},
+                                        {100, 352, 1100}, {257, 160, 2304}, {285, 200, 768},
+                                        {600, 130, 70},   {304, 97, 4700},  {2100, 70, 4128}};
     ep_tuned_scratch *scratch = NULL;
     assert_int_equal(ep_tuned_scratch_create(NULL, &scratch), EP_OK);
     for (const ep_tuned_row *const *r = ep_tuned_rows; *r; r++)
-        for (int s = 0; s < 48 && row_runs(*r) && (*r)->sweep; s++) {
+        for (int s = 0; s < 54 && row_runs(*r) && (*r)->sweep; s++) {
             static const ep_act acts[] = {EP_ACT_GELU_TANH, EP_ACT_SILU,     EP_ACT_NONE,
                                           EP_ACT_NONE,      EP_ACT_GELU_ERF, EP_ACT_GELU_TANH};
-            tuned_case c = {.m = shapes[s % 8][0],
-                            .n = shapes[s % 8][1],
-                            .k = shapes[s % 8][2],
-                            .pair = acts[s / 8] != EP_ACT_NONE,
-                            .bias = s / 8 % 2,
-                            .residual = s / 8 == 3,
-                            .act = acts[s / 8],
+            tuned_case c = {.m = shapes[s % 9][0],
+                            .n = shapes[s % 9][1],
+                            .k = shapes[s % 9][2],
+                            .pair = acts[s / 9] != EP_ACT_NONE,
+                            .bias = s / 9 % 2,
+                            .residual = s / 9 == 3,
+                            .act = acts[s / 9],
                             .x_col = 1,
                             .w_col = 1,
                             .bias_step = 1};

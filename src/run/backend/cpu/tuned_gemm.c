@@ -107,11 +107,11 @@ static int64_t panel_width(const job *j) {
 }
 
 /* Rows of which all of k fits half of L2: up to 256, for sweeps up to 512, as weights then come from memory less often.
- * Where not even 64 rows fit (sweeps: 256), 256 rows and k in parts. */
-static int64_t most_rows(const ep_tuned_row *r, int64_t l2, int64_t chunks) {
+ * Where not even 64 rows fit (sweeps: 256), 256 rows and k in parts; sweeps of many rows 512 and k in smaller parts. */
+static int64_t most_rows(const ep_tuned_row *r, int64_t l2, int64_t chunks, int64_t m) {
     int64_t fit = l2 / 2 / max64(chunks * r->a_bytes, 1), least = r->sweep ? 256 : 64;
     int64_t about256 = ceil_div(256, r->mr) * r->mr;
-    if (fit < least) return about256;
+    if (fit < least) return r->sweep && m >= 2048 ? 512 : about256;
     return min64(fit / r->mr * r->mr, r->sweep ? 512 : about256);
 }
 
@@ -140,7 +140,7 @@ static int useful_threads(const job *j, int threads) {
  * depend on any of this. */
 static void choose_blocks(job *j, int threads) {
     const ep_tuned_row *r = j->row;
-    int64_t l2 = max64(ep_cpu_get()->l2, 256 << 10), most = most_rows(r, l2, j->w->chunks), m = j->call->m;
+    int64_t l2 = max64(ep_cpu_get()->l2, 256 << 10), m = j->call->m, most = most_rows(r, l2, j->w->chunks, m);
     int64_t tiles = ceil_div(m, r->mr), blocks = ceil_div(tiles * r->mr, most);
     blocks = max64(blocks, min64(tiles, ceil_div(threads, j->w->panels)));
     j->block_rows = ceil_div(tiles, blocks) * r->mr;

@@ -334,10 +334,12 @@ static inline __attribute__((always_inline)) bool finish_begin(finish *f, const 
 /* Weights of the block stay in L1; x passes by with a hint not to displace them, always one step ahead of its use. */
 static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, const bool first, const int kind,
                                                              const char *a, const char *next, float *c, float *before,
-                                                             const char *ahead, const char *more, finish *f) {
+                                                             const float *after, const char *ahead, const char *more,
+                                                             finish *f) {
     const int64_t chunks = s->chunks;
     const int lines = s->lines;
     const char *b = s->b, *x = chunks > 1 ? a + 2048 : next;
+    const char *sums = (const char *)after, *sums_end = sums + (first ? 0 : 4096); /* in L2 */
     const char *more_end = more + s->more_bytes;
     int64_t due = 0;
     ahead = ep_fetch(ahead, lines, chunks);
@@ -359,6 +361,7 @@ static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, 
         b += 2048;
         x = i + 1 < chunks ? x + 2048 : next;
         ahead = ep_fetch(ahead, lines, chunks);
+        for (int l = 0; l < 6 && sums < sums_end; l++, sums += 64) __builtin_prefetch(sums, 0, 3);
         for (int l = 0; l < 2 && more < more_end; l++, more += 64) __builtin_prefetch(more, 0, 2);
         _tile_loadd(6, b, 128);
         _tile_dpbf16ps(0, 4, 6);
@@ -383,7 +386,8 @@ static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s,
     for (int64_t t = 0; t < s->tiles; t++, a += s->a_tile) {
         float *c = s->c + t * 1024;
         sweep_tile(s, first, kind, a, t + 1 < s->tiles ? a + s->a_tile : a, c, before,
-                   s->ahead + t * s->chunks * s->lines * 64, s->more + t * s->more_tile, &f);
+                   t + 1 < s->tiles ? c + 1024 : s->c, s->ahead + t * s->chunks * s->lines * 64,
+                   s->more + t * s->more_tile, &f);
         before = c;
     }
     _tile_stored(0, before, 128);
