@@ -5,6 +5,7 @@
 
 _Atomic(const ep_probe *) ep_probe_active;
 _Atomic(ep_probe_flush_fn) ep_probe_flush;
+atomic_llong ep_probe_device_error_ns;
 
 static atomic_uint_fast64_t correlation;
 

@@ -69,6 +69,8 @@ static inline const ep_probe *ep_probe_get(void) {
 /* A device recorder's flush, called before a recording stops; NULL where no device records on its own. */
 typedef void (*ep_probe_flush_fn)(void);
 extern _Atomic(ep_probe_flush_fn) ep_probe_flush;
+/* By how much device times may be off the host's clock, in ns, as the device's recorder found; set before its first kernel. */
+extern atomic_llong ep_probe_device_error_ns;
 /* What a device is, said once by the backend that opens it, for the traces that show its kernels. */
 typedef struct ep_probe_device {
     int32_t id;

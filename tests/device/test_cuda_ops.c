@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/trace/trace.h"
 #include "run/backend/cuda/cuda_state.h"
 #include "run/engine/context.h"
 
@@ -708,6 +709,8 @@ static void recorded(void **state) {
     }
     assert_int_equal(ep_context_sync(gpu), EP_OK);
     assert_int_equal(ep_profile_stop(p, &e, &t), EP_OK);
+    assert_true(t->device_times != EP_TIMES_UNKNOWN);
+    assert_in_range(t->device_error_ns, 1, 1000000);
     size_t launches = 0, kernels = 0, linked = 0;
     for (size_t i = 0; i < ep_trace_count(t); i++) {
         ep_event ev;

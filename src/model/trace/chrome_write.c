@@ -276,6 +276,10 @@ static void own_head(writer *w) {
     key_int(o, "dropped", t->dropped);
     ep_json_key(o, "own_ns_per_event");
     ep_json_fixed(o, t->own_ns_per_event, 1);
+    if (t->device_times != EP_TIMES_UNKNOWN) {
+        key_text(o, "device_times", ep_device_times_name(t->device_times));
+        key_int(o, "device_error_ns", t->device_error_ns);
+    }
     ep_json_end(o);
 }
 

@@ -325,3 +325,7 @@ void ep_trace_destroy(ep_trace *trace) {
     free(trace->folded_by);
     free(trace);
 }
+
+const char *ep_device_times_name(ep_device_times times) {
+    return times == EP_TIMES_CUPTI ? "CUPTI" : times == EP_TIMES_EVENTS ? "events" : NULL;
+}

@@ -52,6 +52,9 @@ typedef struct ep_sequence {
     uint32_t forward_thread; /* 0: a forward op */
 } ep_sequence;
 
+/* Where a device's times come from, in traces of ours: CUPTI's records, or events around each launch. */
+typedef enum ep_device_times { EP_TIMES_UNKNOWN, EP_TIMES_CUPTI, EP_TIMES_EVENTS } ep_device_times;
+
 struct ep_trace {
     size_t count, cap;
     uint8_t *kind; /* ep_event_kind */
@@ -98,7 +101,13 @@ struct ep_trace {
     size_t folded_by_cap;
     int64_t dropped;         /* ours: events lost to full rings */
     double own_ns_per_event; /* ours: the recorder's measured cost, or 0 */
+    ep_device_times device_times;
+    int64_t
+        device_error_ns; /* by how much device times may be off the host's clock; counts where device_times is known */
 };
+
+/* "CUPTI", "events"; NULL for EP_TIMES_UNKNOWN. */
+const char *ep_device_times_name(ep_device_times times);
 
 ep_trace *ep_trace_create(void); /* NULL when memory is out */
 /* Leaves the columns external_id and args out; before the first append. */

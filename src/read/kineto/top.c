@@ -101,6 +101,12 @@ static ep_status own_member(kineto_reader *r, void *to, slice key, slice value) 
     if (is(key, "dropped")) r->trace->dropped = number(value, 0);
     if (is(key, "own_ns_per_event") && ep_json_decimal(value.s, value.n, 3, &thousandths))
         r->trace->own_ns_per_event = (double)thousandths / 1000;
+    if (is(key, "device_error_ns")) r->trace->device_error_ns = number(value, 0);
+    if (is(key, "device_times") && value.n > 2) {
+        slice inside = {value.s + 1, value.n - 2};
+        for (int t = EP_TIMES_CUPTI; t <= EP_TIMES_EVENTS; t++)
+            if (is(inside, ep_device_times_name((ep_device_times)t))) r->trace->device_times = (ep_device_times)t;
+    }
     return EP_OK;
 }
 

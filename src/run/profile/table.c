@@ -181,6 +181,9 @@ static void foot(const table *x, ep_text *o) {
     if (t->own_ns_per_event > 0)
         ep_text_printf(o, "Recording cost about %.0f ns an event, %.1f in all (%" PRId64 " events).\n",
                        t->own_ns_per_event, t->own_ns_per_event * (double)x->events * 1e-3, x->events);
+    if (t->device_times != EP_TIMES_UNKNOWN)
+        ep_text_printf(o, "Device times are of %s, within %.1f of the host's clock.\n",
+                       ep_device_times_name(t->device_times), us(t->device_error_ns));
     if (t->dropped)
         ep_text_printf(o, "PARTIAL: %" PRId64 " events found their thread's ring full and are missing.\n", t->dropped);
 }

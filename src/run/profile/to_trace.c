@@ -327,6 +327,10 @@ static void add_devices(converter *c) {
     ep_trace *t = c->t;
     for (size_t i = 0; i < c->kernel_count && !c->failed; i++) {
         const ep_probe_kernel *k = c->kernels[i].k;
+        if (k->source != EP_SOURCE_CLOCK) {
+            t->device_times = k->source == EP_SOURCE_CUPTI ? EP_TIMES_CUPTI : EP_TIMES_EVENTS;
+            t->device_error_ns = atomic_load(&ep_probe_device_error_ns);
+        }
         int64_t id = k->device < 0 ? 0 : k->device;
         size_t at = 0;
         while (at < t->device_count && t->devices[at].id != id) at++;

@@ -39,12 +39,14 @@ static bool open_timing(cuda_state *s) {
     struct cuda_timing *t = calloc(1, sizeof *t);
     if (!t) return false;
     t->base = take_event(s, t);
-    if (!t->base || s->cu->stream_sync(s->stream) != 0 || s->cu->event_record(t->base, s->stream) != 0 ||
-        s->cu->event_sync(t->base) != 0) {
+    bool idle = t->base && s->cu->stream_sync(s->stream) == 0;
+    int64_t before = ep_clock_ns();
+    if (!idle || s->cu->event_record(t->base, s->stream) != 0 || s->cu->event_sync(t->base) != 0) {
         free(t);
         return false;
     }
     t->base_ns = ep_clock_ns();
+    atomic_store(&ep_probe_device_error_ns, t->base_ns - before);
     s->timing = t;
     return true;
 }

@@ -260,6 +260,7 @@ static void calibrate(void) {
         best = b - a;
         state.offset_ns = a + (b - a) / 2 - (int64_t)device;
         state.error_ns = (b - a + 1) / 2;
+        atomic_store(&ep_probe_device_error_ns, state.error_ns);
     }
 }
 

@@ -139,6 +139,9 @@ static void test_real(void **state) {
 static void test_ours_again(void **state) {
     (void)state;
     ep_trace *t = record();
+    assert_int_equal(t->device_times, EP_TIMES_UNKNOWN); /* a CPU's times are the host's */
+    t->device_times = EP_TIMES_CUPTI;
+    t->device_error_ns = 417;
     write_to(t, in_folder("a.json"));
     write_to(t, in_folder("a.json.gz"));
     ep_trace *plain = read_back(in_folder("a.json")), *packed = read_back(in_folder("a.json.gz"));
@@ -156,6 +159,7 @@ static void test_ours_again(void **state) {
     }
     assert_int_equal(at, t->count);
     assert_true(plain->is_ours && plain->has_shapes);
+    assert_true(plain->device_times == EP_TIMES_CUPTI && plain->device_error_ns == 417);
     assert_true(plain->file_base_ns == t->file_base_ns);
     ep_trace_destroy(t);
     ep_trace_destroy(plain);

@@ -115,6 +115,12 @@ static void test_partial(void **state) {
     t->dropped = 12;
     char *s = table(t, EP_SORT_CALLS, 0);
     assert_non_null(strstr(s, "PARTIAL: 12 events"));
+    assert_null(strstr(s, "Device times are"));
+    free(s);
+    t->device_times = EP_TIMES_EVENTS;
+    t->device_error_ns = 7300;
+    s = table(t, EP_SORT_CALLS, 0);
+    assert_non_null(strstr(s, "Device times are of events, within 7.3 of the host's clock.\n"));
     free(s);
     ep_trace_destroy(t);
     t = ep_trace_create();
