@@ -262,6 +262,39 @@ static void every_gate_every_way(void **state) {
     free(gate), free(up), free(want), free(got);
 }
 
+/* Gradients of every gate from the table of values and slopes, each product rounded where eager stores it. */
+static void every_gate_backward(void **state) {
+    (void)state;
+    enum { ALL = 65536 };
+    uint16_t *data = malloc(5 * ALL * 2), *gate = data, *up = data + ALL, *dy = data + 2 * ALL;
+    assert_non_null(data);
+    for (int c = 0; c < 2 * 3; c++) {
+        ep_dtype d = c % 2 ? EP_DTYPE_BF16 : EP_DTYPE_F16;
+        ep_act act = (ep_act)(EP_ACT_GELU_TANH + c / 2);
+        for (int i = 0; i < ALL; i++) {
+            gate[i] = (uint16_t)(i * 0x9e37);
+            ep_element_store(d, &up[i], random_value() * (i % 5 ? 1 : 1e-4));
+            ep_element_store(d, &dy[i], random_value() * (i % 7 ? 1 : 1e-3));
+        }
+        uint16_t *dg = data + 3 * ALL, *du = data + 4 * ALL;
+        const float *pairs = ep_pair_table(d, act);
+        ep_gated_row r = {.n = ALL, .dy = dy, .gate = gate, .up = up, .out = dg, .dup = du, .act = act, .eager = true};
+        r.pairs = pairs;
+        ep_tuned_select(d, ep_cpu_get()->isa)->gated_back(&r);
+        for (int i = 0; i < ALL; i++) {
+            float y = (float)ep_element_load(d, &dy[i]), u = (float)ep_element_load(d, &up[i]);
+            double want_g = rounded(d, (double)((float)rounded(d, (double)(y * u)) * pairs[2 * gate[i] + 1]));
+            double want_u = rounded(d, (double)(y * pairs[2 * gate[i]]));
+            double got_g = ep_element_load(d, &dg[i]), got_u = ep_element_load(d, &du[i]);
+            if ((got_g != want_g && !(isnan(got_g) && isnan(want_g))) ||
+                (got_u != want_u && !(isnan(got_u) && isnan(want_u))))
+                fail_msg("%s %s gate %g: %g %g, want %g %g", ep_dtype_name(d), ep_act_name(act),
+                         ep_element_load(d, &gate[i]), got_g, got_u, want_g, want_u);
+        }
+    }
+    free(data);
+}
+
 static void special_values(void **state) {
     (void)state;
     float g[8] = {NAN, INFINITY, -INFINITY, 0, -0.0f, 1e-40f, -1e-40f, 3e38f}, u[8], out[8];
@@ -325,9 +358,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_width_and_act), cmocka_unit_test(wide_rows),
         cmocka_unit_test(tables_equal_the_formula),   cmocka_unit_test(special_values),
-        cmocka_unit_test(every_gate_every_way),       cmocka_unit_test(rows_past_the_caches),
-        cmocka_unit_test(pairs_hold_value_and_slope), cmocka_unit_test(rows_a_gibi_apart),
-        cmocka_unit_test(many_dims_and_empty),
+        cmocka_unit_test(every_gate_every_way),       cmocka_unit_test(every_gate_backward),
+        cmocka_unit_test(rows_past_the_caches),       cmocka_unit_test(pairs_hold_value_and_slope),
+        cmocka_unit_test(rows_a_gibi_apart),          cmocka_unit_test(many_dims_and_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

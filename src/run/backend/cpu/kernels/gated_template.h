@@ -326,12 +326,31 @@ GATED_FN gated_back_part(const ep_gated_row *r, const ep_act act, const bool eag
     }
 }
 
+#if defined(GATED_F16_UNIT)
+/* dy u and dy act(g) in f16, which rounds them as eager's conversions do. */
+GATED_FN gated_back_unit(const ep_gated_row *r, v_i32 d, v_i32 g, v_i32 u, char *dg, char *du, bool stream) {
+    v_f32 a, b, slope_a, slope_b;
+    v_gather_pair(r->pairs, TILE_INDEX_A(g), &a, &slope_a);
+    v_gather_pair(r->pairs, TILE_INDEX_B(g), &b, &slope_b);
+    __m512h dy = _mm512_castsi512_ph((__m512i)d), act = _mm512_castsi512_ph((__m512i)TILE_JOIN(a, b));
+    v_i32 h = (v_i32)_mm512_castph_si512(_mm512_mul_ph(dy, _mm512_castsi512_ph((__m512i)u)));
+    GATED_PUT(stream, dg, TILE_JOIN(TILE_A(h) * slope_a, TILE_B(h) * slope_b));
+    GATED_PUT(stream, du, (v_i32)_mm512_castph_si512(_mm512_mul_ph(dy, act)));
+}
+#endif
+
 GATED_FN gated_back_piece(const ep_gated_row *r, const ep_act act, const bool eager, int64_t at, bool stream) {
     v_i32 d = v_bits(v_load((const char *)r->dy + at)), g = v_bits(v_load((const char *)r->gate + at));
     v_i32 u = v_bits(v_load((const char *)r->up + at));
     char *dg = (char *)r->out + at, *du = (char *)r->dup + at;
 #if TILE_SIZE == 2
     gated_slopes a, b;
+#if defined(GATED_F16_UNIT)
+    if (act == EP_ACT_COUNT) {
+        gated_back_unit(r, d, g, u, dg, du, stream);
+        return;
+    }
+#endif
     if (act == EP_ACT_COUNT) {
         a = gated_back_lookup(r, TILE_A(d), TILE_INDEX_A(g), TILE_A(u));
         b = gated_back_lookup(r, TILE_B(d), TILE_INDEX_B(g), TILE_B(u));
