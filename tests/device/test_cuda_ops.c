@@ -389,7 +389,8 @@ static void in_turns(void **state) {
     ep_context *few;
     ep_context_options o = {.device = {EP_DEVICE_CUDA, 0}, .rounding = EP_ROUNDING_FEWEST};
     assert_int_equal(ep_context_create(&o, &e, &few), EP_OK);
-    for (size_t i = 0; i < count; i += getenv("EPILOGUE_TEST_SMALL") ? 4 : 1) one_block_on(few, &cases[i]);
+    bool small = getenv("EPILOGUE_TEST_SMALL") != NULL; /* the one with the least to multiply */
+    for (size_t i = small; i < (small ? 2 : count); i++) one_block_on(few, &cases[i]);
     ep_context_destroy(few);
 }
 
