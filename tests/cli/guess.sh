@@ -39,4 +39,23 @@ for trace in "$here"/../trace/shared/*.json* "$here"/../trace/shared/article/*.j
     grep -q '=' "$out/own.guess" || fail "an empty guess of $trace" "$out/own.guess"
     run 0 "$epi" check "$out/own.guess" "$trace" --strict
 done
+
+# A region without a name, a name with quotes that Kineto left as they are, more regions than a guess holds, the compiler's
+# notes: what is written is read again, the longest regions are among it, and no note.
+awk 'BEGIN {
+    print "{\"schemaVersion\": 1, \"traceEvents\": ["
+    for (i = 0; i < 40; i++) printf "{\"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": \"r%d\", \"pid\": 1, \"tid\": 1, \"ts\": %d, \"dur\": %d},\n", i, i * 1000, i + 1
+    print "{\"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": \"\", \"pid\": 1, \"tid\": 1, \"ts\": 50000, \"dur\": 900},"
+    print "{\"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": \"say \"hi\" now\", \"pid\": 1, \"tid\": 1, \"ts\": 51000, \"dur\": 900},"
+    print "{\"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": \"dynamo_data: compile_id=0/0\", \"pid\": 1, \"tid\": 1, \"ts\": 52000, \"dur\": 990},"
+    print "{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::mm\", \"pid\": 1, \"tid\": 1, \"ts\": 53000, \"dur\": 9}]}"
+}' >"$out/regions.json"
+run 0 "$epi" guess "$out/regions.json"
+has 'region ""'
+has 'region "say \"hi\" now"'
+has 'region r39'
+grep -q 'compile_id' "$out/stdout" && fail "a note of the compiler is guessed" "$out/stdout"
+[ "$(grep -c '^region' "$out/stdout")" -eq 24 ] || fail "not 24 regions" "$out/stdout"
+cp "$out/stdout" "$out/own.guess"
+run 0 "$epi" check "$out/own.guess" "$out/regions.json" --strict
 echo "guess.sh: ok"

@@ -11,13 +11,14 @@ enum { MOST_REGIONS = 24 };
 
 typedef struct wanted_region {
     const char *glob;
-    int64_t device_ns;
+    int64_t device_ns, host_ns;
     size_t order; /* of first appearance */
 } wanted_region;
 
 static int by_device_time(const void *a, const void *b) {
     const wanted_region *x = a, *y = b;
     if (x->device_ns != y->device_ns) return x->device_ns < y->device_ns ? 1 : -1;
+    if (x->host_ns != y->host_ns) return x->host_ns < y->host_ns ? 1 : -1;
     return (x->order > y->order) - (x->order < y->order);
 }
 
@@ -26,13 +27,19 @@ static int by_order(const void *a, const void *b) {
     return (x->order > y->order) - (x->order < y->order);
 }
 
-/* The regions with the most device time, steps as one; in order of appearance. */
+/* torch.compile notes "X_data: ..., compile_id=0/1" as spans of their own: no run has the same ones again. */
+static bool is_note(const char *name) {
+    return strstr(name, "_data: ") && strstr(name, "compile_id=");
+}
+
+/* The regions with the most device time, without any the most host time, steps as one; in order of appearance. */
 static wanted_region *choose_regions(const ep_facts *f, size_t *count) {
     wanted_region *w = calloc(f->region_count + 1, sizeof *w);
     size_t n = 0, steps = SIZE_MAX;
     for (size_t r = 0; w && r < f->region_count; r++) {
         const ep_region_fact *region = &f->regions[r];
         bool step = strncmp(region->name, "ProfilerStep#", 13) == 0;
+        if (is_note(region->name)) continue;
         size_t at = step && steps != SIZE_MAX ? steps : n;
         if (at == n) {
             w[n].glob = step ? "ProfilerStep#*" : region->name;
@@ -40,8 +47,10 @@ static wanted_region *choose_regions(const ep_facts *f, size_t *count) {
             if (step) steps = n;
             n++;
         }
-        for (uint32_t i = 0; i < region->count; i++)
+        for (uint32_t i = 0; i < region->count; i++) {
             w[at].device_ns += f->instances[region->first + i].device_ns_any_thread;
+            w[at].host_ns += f->trace->dur[f->instances[region->first + i].event];
+        }
     }
     if (n > MOST_REGIONS) {
         qsort(w, n, sizeof *w, by_device_time);
