@@ -136,11 +136,11 @@ static ep_status make_own(ep_backend *b, const ep_tuned_call *call, own_weights 
     return EP_OK;
 }
 
-static ep_status run_way(ep_backend *b, const ep_tuned_call *call, ep_trial_way way, ep_error *err) {
+/* own: of the class; a trial runs a part of the call's rows, which may be of another one. */
+static ep_status run_way(ep_backend *b, const ep_tuned_call *call, ep_trial_way way, own_weights *own, ep_error *err) {
     static ep_gemm_weights *const none[2];
     if (way == EP_TRIAL_KERNEL) return ep_tuned_run(ep_cpu_of(b)->tuned, b->threads, call, err);
     if (way == EP_TRIAL_PLAIN) return run_onednn(b, call, none, err);
-    own_weights *own = &choices_of(call->weights)->own[class_of(call->m)];
     if (!own->made) EP_TRY(make_own(b, call, own, err));
     return run_onednn(b, call, own->order, err);
 }
@@ -152,15 +152,15 @@ static int64_t switches(void) {
 }
 
 /* One round: each way that there is, once; in ns what it took. */
-static ep_status run_round(ep_backend *b, const ep_tuned_call *call, const ep_trial *trial, bool packed,
+static ep_status run_round(ep_backend *b, const ep_tuned_call *call, const ep_trial *trial, own_weights *own,
                            int64_t ns[EP_TRIAL_WAYS], ep_error *err) {
     for (int i = 0; i < EP_TRIAL_WAYS; i++) {
         ep_trial_way way = (ep_trial_way)(((int)ep_trial_first(trial) + i) % EP_TRIAL_WAYS);
         ns[way] = 0;
-        if (way == EP_TRIAL_PACKED && !packed) continue;
-        if (ep_trial_is_short(trial)) EP_TRY(run_way(b, call, way, err));
+        if (way == EP_TRIAL_PACKED && !own->order[0]) continue;
+        if (ep_trial_is_short(trial)) EP_TRY(run_way(b, call, way, own, err));
         int64_t t = ep_clock_ns();
-        EP_TRY(run_way(b, call, way, err));
+        EP_TRY(run_way(b, call, way, own, err));
         ns[way] = ep_clock_ns() - t;
     }
     return EP_OK;
@@ -192,7 +192,7 @@ static ep_status measure(ep_backend *b, const ep_tuned_call *call, ep_tuned_choi
     int64_t ns[EP_TRIAL_WAYS], taken;
     do {
         taken = switches();
-        EP_TRY(run_round(b, &part, &trial, own->order[0] != NULL, ns, err));
+        EP_TRY(run_round(b, &part, &trial, own, ns, err));
         taken = switches() - taken;
     } while (!ep_trial_add(&trial, ns, taken));
     *c = (ep_tuned_choice){.m = part.m, .part = part.m < call->m, .trials = c->trials + 1};
@@ -217,15 +217,16 @@ ep_status ep_cpu_tuned(ep_backend *b, const ep_tuned_call *call, ep_error *err) 
     ep_cpu_state *s = ep_cpu_of(b);
     if (!s->tuned) EP_TRY(ep_tuned_scratch_create(err, &s->tuned));
     const ep_packed *w = call->weights;
-    if (!w || !w->choices || call->m < 1) return run_way(b, call, EP_TRIAL_KERNEL, err);
+    if (!w || !w->choices || call->m < 1) return run_way(b, call, EP_TRIAL_KERNEL, NULL, err);
     int class = class_of(call->m);
     ep_tuned_choice *c = &w->choices[class];
+    own_weights *own = &choices_of(w)->own[class];
     bool chooses = may_choose(call), recorded = ep_probe_get() != NULL;
     if (chooses && !recorded && (!c->made || c->again)) EP_TRY(measure(b, call, c, err));
     ep_trial_way way = chooses ? way_of(w, class) : EP_TRIAL_KERNEL;
-    if (recorded || call->hook || way != way_of(w, class) || !ep_watch_due(c)) return run_way(b, call, way, err);
+    if (recorded || call->hook || way != way_of(w, class) || !ep_watch_due(c)) return run_way(b, call, way, own, err);
     int64_t t = ep_clock_ns();
-    EP_TRY(run_way(b, call, way, err));
+    EP_TRY(run_way(b, call, way, own, err));
     ep_watch_note(c, call->m, ep_clock_ns() - t);
     return EP_OK;
 }

@@ -1,5 +1,6 @@
 /* The choice between our kernel and oneDNN: made once, told in words, decided by the environment where a test wants it,
  * and of the same values either way. */
+// ctest: isa
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -119,6 +120,32 @@ static void packed_weights_serve_any_rows(void **state) {
     ep_tensor_destroy(up);
 }
 
+/* More rows than a trial runs, so that it runs rows of another class: what is kept, and counted, is of the call's class alone. */
+static void a_trial_leaves_nothing_behind(void **state) {
+    (void)state;
+    ep_tensor *up = random_tensor(EP_DTYPE_F32, 300, 512, 3), *x = random_tensor(EP_DTYPE_F32, 3000, 512, 4), *y;
+    ep_block *b, *ours;
+    OK(ep_block_create(ctx, EP_BLOCK_LINEAR, EP_ACT_NONE, &(ep_block_weights){.up = up}, &b));
+    OK(ep_block_run(b, EP_MODE_TUNED, x, NULL, &y));
+    ep_tensor_destroy(y);
+    setenv("EPILOGUE_TUNED", "kernels", 1);
+    OK(ep_block_create(ctx, EP_BLOCK_LINEAR, EP_ACT_NONE, &(ep_block_weights){.up = up}, &ours));
+    unsetenv("EPILOGUE_TUNED");
+    OK(ep_block_run(ours, EP_MODE_TUNED, x, NULL, &y));
+    char text[1024];
+    ep_block_tuned_text(b, text, sizeof text);
+    assert_non_null(strstr(text, "M up to 4096: "));
+    assert_non_null(strstr(text, " for 512 rows"));
+    int64_t more = ep_block_packed_bytes(b) - ep_block_packed_bytes(ours);
+    assert_int_equal(more > 0, strstr(text, "M up to 4096: oneDNN, packed weights") != NULL);
+    assert_true(more < 2 * 300 * 512 * 4);
+    ep_tensor_destroy(y);
+    ep_block_destroy(b);
+    ep_block_destroy(ours);
+    ep_tensor_destroy(up);
+    ep_tensor_destroy(x);
+}
+
 /* A text that does not fit ends in a whole string; a block that ran nothing has none. */
 static void short_buffers(void **state) {
     (void)state;
@@ -138,8 +165,8 @@ static void short_buffers(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(both_ways_agree_and_the_choice_is_told),
-                                       cmocka_unit_test(packed_weights_serve_any_rows),
-                                       cmocka_unit_test(short_buffers)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_ways_agree_and_the_choice_is_told), cmocka_unit_test(packed_weights_serve_any_rows),
+        cmocka_unit_test(a_trial_leaves_nothing_behind), cmocka_unit_test(short_buffers)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
