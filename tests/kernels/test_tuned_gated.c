@@ -168,7 +168,7 @@ static void same_bytes(const void *a, const void *b, size_t n, const char *what,
 
 /* Results stored past the caches, from the table and by the formula: the same bytes wherever the row begins. */
 static void one_row_every_way(ep_dtype d, ep_act act, int64_t n, int offset) {
-    enum { ROOM = 512 };
+    enum { ROOM = 1024 };
     size_t size = ep_dtype_size(d), bytes = ROOM * size;
     char *in[3], *out[2][5]; /* plain or streamed: forward, dg, du, forward by the formula, and by both */
     for (int k = 0; k < 3; k++) in[k] = fill(d, ROOM, false, 4);
@@ -204,10 +204,10 @@ static void one_row_every_way(ep_dtype d, ep_act act, int64_t n, int offset) {
 
 static void rows_past_the_caches(void **state) {
     (void)state;
-    static const int64_t widths[] = {1, 17, 32, 63, 200, 352};
+    static const int64_t widths[] = {1, 17, 32, 63, 200, 352, 777};
     for (ep_dtype d = EP_DTYPE_F32; d <= EP_DTYPE_F16; d++)
         for (int a = EP_ACT_GELU_TANH; a <= EP_ACT_SILU; a++)
-            for (int w = 0; w < 6; w++)
+            for (int w = 0; w < 7; w++)
                 for (int offset = 0; offset < 40; offset++) one_row_every_way(d, (ep_act)a, widths[w], offset);
 }
 

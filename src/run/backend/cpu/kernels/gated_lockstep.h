@@ -105,7 +105,10 @@ V_FN v_i32 gated_finish(const bool ask, v_f32 a, v_f32 b, v_i32 g, v_i32 u, __mm
 #endif
 }
 
-enum { PATIENCE = 12 }; /* turns of a row that are done twice before the table does all, of up to 128 */
+enum {
+    PATIENCE = 12, /* turns of a row that are done twice before the table does all, of up to 128 */
+    NARROW = 256   /* elements below which one vector at a time is faster */
+};
 
 /* From element i on, two vectors a turn, by the formula of act_b or, where act_a asks the table, by both; the element
  * after the last. Rows whose gates lie far from 0 end early. */
@@ -113,7 +116,7 @@ static inline __attribute__((always_inline)) int64_t
 gated_turns_of_two(const ep_gated_row *r, const ep_act act_a, const ep_act act_b, const bool eager, int64_t i) {
     const bool curve = act_b == EP_ACT_GELU_TANH || act_b == EP_ACT_GELU_ERF || act_b == EP_ACT_SILU;
     const bool ask = act_a == EP_ACT_COUNT;
-    if (!eager || !curve || i + 2 * TURN > r->n) return i;
+    if (!eager || !curve || r->n - i < NARROW) return i;
     const int n = ask ? 2 : 4;
     const char *g = (const char *)r->gate + i * 2, *u = (const char *)r->up + i * 2;
     char *out = (char *)r->out + i * 2;
