@@ -72,7 +72,7 @@ typedef struct ep_sweep {
     bool first;
     const char *ahead; /* fetched: `lines` cache lines a chunk, tile after tile */
     int lines;
-    const char *more; /* fetched too, or NULL: x of the next part of k; more_bytes of each tile, more_tile apart */
+    const char *more; /* fetched too, x of the next part of k: more_bytes of each tile, more_tile apart; not NULL */
     int64_t more_tile, more_bytes;
     const ep_tile *done; /* the first of as many row tiles of sums; NULL: none */
     bool pair;

@@ -339,6 +339,7 @@ static void sweep_panel(const job *j, desk *d, int64_t m0, int64_t rows, int64_t
         const char *a = d->x + from * r->mr * r->a_bytes, *at = b + from * chunk_bytes;
         const char *ahead = i + 1 < blocks ? at + now * chunk_bytes : what_follows(j, d, w, panel, chunk0, chunks);
         ep_sweep s = {.tiles = tiles, .chunks = now, .a = a, .b = at, .c = sums, .first = chunk0 + from == 0};
+        s.more = a; /* nothing of it, unless fetch_part says what */
         s.a_tile = d->x_chunks * r->mr * r->a_bytes;
         s.ahead = ahead, s.lines = ahead + now * chunk_bytes <= end ? fetched_lines(r, tiles) : 0;
         if (last && waiting.sums) {
