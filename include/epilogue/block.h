@@ -60,7 +60,8 @@ EP_API bool ep_block_is_packed(const ep_block *block);
 EP_API int64_t ep_block_packed_bytes(const ep_block *block);
 /* Tuned mode measures its kernels against oneDNN's once for each part of the block and class of row counts (the first
  * call that is not recorded), and takes the faster: a line for each choice made, with its times. Returns the length.
- * EPILOGUE_TUNED=kernels or =onednn decides without measuring. */
+ * EPILOGUE_TUNED=kernels, =onednn (plain weights) or =packed (oneDNN over weights in its own order) decides without
+ * measuring. */
 EP_API size_t ep_block_tuned_text(const ep_block *block, char *out, size_t size);
 /* How gate and up of so many rows of x (batch * seq) are made: one kernel with their activation, or three; WHOLE: in one
  * kernel with down. */

@@ -161,7 +161,8 @@ struct ep_packed {
     ep_pack_request plain;    /* where there are choices: the weights it was packed from */
 };
 
-/* tuned_choice.c: called once a pack is made from `q`, or loaded beside it. EPILOGUE_TUNED=kernels or =onednn decides without measuring. */
+/* tuned_choice.c: called once a pack is made from `q`, or loaded beside it. EPILOGUE_TUNED=kernels, =onednn or
+ * =packed decides without measuring. */
 void ep_tuned_choices_create(ep_packed *p, const ep_pack_request *q);
 /* As ep_tuned_packed_x_bytes, and 0 too where a choice is open or oneDNN's. */
 size_t ep_tuned_hand_bytes(const ep_packed *first, const ep_packed *next, int64_t m);
