@@ -36,9 +36,9 @@ int epi_writable(const char *option, const char *path, bool folder);
 int epi_bad(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* What --device names: "cpu", "cuda", "cuda:1". -1, or says what it may be and gives EPI_BAD. */
 int epi_device(const char *text, ep_device *out);
-/* The terminal's width (80 when piped), and whether colour is wanted (never when piped or with NO_COLOR). */
 /* "" or, where EPILOGUE_ISA asks for what is not in force (no such name, or more than the processor has), a sentence. */
 const char *epi_isa_note(void);
+/* The terminal's width (80 when piped), and whether colour is wanted (never when piped or with NO_COLOR). */
 int epi_width(void);
 bool epi_color(void);
 /* Prints words at most `width` columns wide and a line's end; the text begins at `column`, later lines at `indent`. */

@@ -142,7 +142,7 @@ static void show_compile(const run_result *r) {
         printf("  cache    %s, kernel%s not kept: the next process builds again\n", r->compile.cache_trouble,
                r->compile.builds_not_kept == 1 ? "" : "s");
     else if (*r->compile.cache_trouble)
-        printf("  cache    none: %.60s\n", r->compile.cache_trouble);
+        epi_wrap(r->compile.cache_trouble, printf("  cache    none: "), 11, 80);
 }
 
 static void show_packed(const run_result *r, ep_mode mode) {

@@ -36,6 +36,10 @@ refused() {
     [ "$code" -eq 2 ] && grep -q "^epi: no cache: " "$EPILOGUE_CACHE_DIR/err"
 }
 touch "$EPILOGUE_CACHE_DIR/file"
+folder=$EPILOGUE_CACHE_DIR/file/none
+ran=$(EPILOGUE_CACHE_DIR="$folder" "$epi" run geglu --mode compiled --batch 1 --seq 4 --dim 64 --hidden 128)
+grep -q "cache    none: its folder cannot be made (Not a directory)" <<<"$ran"
+grep -q "$folder" <<<"$ran"
 for what in --cache "--cache --json"; do
     refused env EPILOGUE_CACHE_DIR="$EPILOGUE_CACHE_DIR/file/none" "$epi" kernels $what
     refused env -u HOME -u XDG_CACHE_HOME -u EPILOGUE_CACHE_DIR "$epi" kernels $what

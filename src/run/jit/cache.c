@@ -92,10 +92,10 @@ static void inspect(ep_cache *c) {
         snprintf(c->trouble, sizeof c->trouble,
                  "no folder: neither EPILOGUE_CACHE_DIR, XDG_CACHE_HOME nor HOME is set");
     } else if (!make_dirs(c->dir) || stat(c->dir, &st) != 0 || !S_ISDIR(st.st_mode)) {
-        snprintf(c->trouble, sizeof c->trouble, "the folder cannot be made: %s", strerror(errno));
+        snprintf(c->trouble, sizeof c->trouble, "its folder cannot be made (%s): %.110s", strerror(errno), c->dir);
     } else if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH))) {
         /* Whoever can write here can make us load their code. */
-        snprintf(c->trouble, sizeof c->trouble, "others own the folder or may write to it");
+        snprintf(c->trouble, sizeof c->trouble, "others own its folder or may write to it: %.110s", c->dir);
     }
 }
 
