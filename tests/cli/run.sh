@@ -74,6 +74,10 @@ grep -q "views      2                3                no" <<<"$out" || fail "ask
 # Traces are written, and are gzip or not by their name.
 "$epi" run mlp $small --trace-dir "$work/traces" >/dev/null
 grep -q '"traceEvents"' "$work/traces/mlp-eager.json" || fail "no trace"
+# A tuned block's kernels say themselves what each does: two rows of products, not one of both together.
+EPILOGUE_TUNED=kernels "$epi" run geglu $small --mode tuned --trace-dir "$work/traces" >/dev/null
+rows=$("$epi" explain "$work/traces/geglu-tuned.json" --json | grep -oE '"kernel": ?"ep_[a-z0-9_]*"' | sort -u)
+[ "$(wc -l <<<"$rows")" -eq 2 ] || fail "a block's two kernels are not two rows: $rows"
 
 # Every mode side by side; those that are not there are named.
 out=$("$epi" run geglu $small --mode all)

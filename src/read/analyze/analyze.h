@@ -191,10 +191,12 @@ static inline ep_kernel_class ep_work_class(const ep_study *s, const ep_device_w
     if (w->kind != EP_NO_INDEX) return (ep_kernel_class)s->facts->names[w->kind].cls;
     return s->trace->kind[w->event] == EP_EVENT_MEMCPY ? EP_CLASS_COPY : EP_CLASS_MEMSET;
 }
-/* Did its launch bring more work than this (a graph's replay)? */
+/* Did its launch bring more work than this (a graph's replay)? A kernel's launch brings no graph: a memset under the same
+ * call is one that the library makes before its kernel. */
 static inline bool ep_work_in_replay(const ep_study *s, const ep_device_work *w) {
     uint32_t launch = ep_work_launch(s, w);
-    return launch != EP_NO_INDEX && ep_links_has_more(s->facts->links, launch);
+    return launch != EP_NO_INDEX && ep_links_has_more(s->facts->links, launch) &&
+           !strstr(ep_trace_text(s->trace, s->trace->name[launch]), "LaunchKernel");
 }
 
 static inline uint32_t ep_node_count(const ep_node *n) {

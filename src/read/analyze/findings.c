@@ -359,26 +359,32 @@ static void compile_findings(ep_study *s) {
 
 /* One launch that runs many kernels: their ops can't be told apart, their order can. */
 static void replay_findings(ep_study *s) {
-    int64_t kernels = 0, launches = 0, most = 0, ns = 0;
+    int64_t kernels = 0, others = 0, launches = 0, most = 0, ns = 0;
     for (size_t i = 0; i < s->trace->count; i++) {
         if (!ep_links_has_more(s->facts->links, (uint32_t)i)) continue;
         /* A library may run a memset and a kernel for one call. */
         if (!strstr(ep_trace_text(s->trace, s->trace->name[i]), "GraphLaunch")) continue;
         uint32_t n = ep_links_work_count(s->facts->links, (uint32_t)i);
         launches++;
-        kernels += n;
         if (n > most) most = n;
-        for (uint32_t k = 0; k < n; k++)
-            ns += s->trace->dur[s->facts->links->work_list[s->facts->links->first_work[i] + k]];
+        for (uint32_t k = 0; k < n; k++) {
+            uint32_t work = s->facts->links->work_list[s->facts->links->first_work[i] + k];
+            *(s->trace->kind[work] == EP_EVENT_KERNEL ? &kernels : &others) += 1;
+            ns += s->trace->dur[work];
+        }
     }
     if (launches)
         ep_study_finding(
             s, "replay", (double)ns * 1e-5,
             ep_study_printf(s,
-                            "Replay: %s graph launch%s run %s kernels (%s a launch at most, %s): the host pays one "
-                            "launch for all of them, and no op of its own stands behind each.",
-                            COUNT(launches), launches > 1 ? "es" : "", COUNT(kernels), COUNT(most),
-                            US((double)ns * 1e-3)));
+                            "Replay: %s graph launch%s run%s %s kernel%s%s%s%s (%s a launch at most, %s): the host "
+                            "pays one launch for all of them, and no op of its own stands behind each.",
+                            COUNT(launches), launches > 1 ? "es" : "", launches > 1 ? "" : "s", COUNT(kernels),
+                            kernels == 1 ? "" : "s", others ? " and " : "", others ? COUNT(others) : "",
+                            !others       ? ""
+                            : others == 1 ? " memset or copy"
+                                          : " memsets and copies",
+                            COUNT(most), US((double)ns * 1e-3)));
 }
 
 static void host_findings(ep_study *s) {

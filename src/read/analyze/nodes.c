@@ -17,11 +17,18 @@ static bool stream_before(const void *user, uint32_t a, uint32_t b) {
     return t->lane[x] != t->lane[y] ? t->lane[x] < t->lane[y] : t->ts[x] < t->ts[y];
 }
 
-/* Kernels of one op and of known work belong together; a graph replay runs many ops under one call. */
+static bool has_own_work(const ep_study *s, const ep_device_work *d) {
+    uint32_t info = s->trace->info[d->event];
+    return info && s->trace->infos[info].bytes_read >= 0 && ep_work_class(s, d) != EP_CLASS_MEMSET;
+}
+
+/* Kernels of one op and of known work belong together; a graph replay runs many ops under one call. Ours say themselves
+ * what each does, and a block has several. */
 static bool continues(const ep_study *s, const ep_node *n, const ep_device_work *d) {
     uint32_t owner = ep_work_owner(s, d);
     if (owner == EP_NO_INDEX || owner != ep_node_owner(s, n)) return false;
     if (ep_node_stream(s, n) != s->trace->lane[d->event] || ep_work_in_replay(s, d)) return false;
+    if (has_own_work(s, d) && has_own_work(s, &s->work[n->main])) return false;
     return s->rows[d->row].known;
 }
 
@@ -56,6 +63,7 @@ static bool make_nodes(ep_study *s) {
         bool more = dur(s, w) > dur(s, n->main) && cls != EP_CLASS_MEMSET;
         if (side ? cls != n->cls : more) {
             n->main = w;
+            n->row = s->work[w].row; /* ours: each kernel of an op has its own */
             n->cls = cls & 15;
         }
     }

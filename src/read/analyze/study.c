@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/sort.h"
 #include "model/machine/gpus.h"
+#include "model/trace/kernel_name.h"
 
 const char *ep_study_name(const ep_study *s, uint32_t event) {
     return event == EP_NO_INDEX ? "" : ep_trace_text(s->trace, s->trace->name[event]);
@@ -74,7 +75,8 @@ static double memory_us(const ep_study *s, int64_t bytes) {
 double ep_study_bound_us(const ep_study *s, int64_t flops, int64_t bytes, const char *dtype, ep_regime *regime) {
     *regime = EP_REGIME_UNKNOWN;
     if (!(ep_study_bandwidth(s) > 0)) return NAN;
-    double memory = memory_us(s, bytes), peak = flops > 0 && dtype ? peak_gflops(s, dtype) : 0;
+    if (flops > 0 && !*dtype) return NAN; /* its products may take any time */
+    double memory = memory_us(s, bytes), peak = flops > 0 ? peak_gflops(s, dtype) : 0;
     double compute = peak > 0 ? (double)flops / peak * 1e-3 : 0;
     if (memory <= 0 && compute <= 0) return NAN;
     *regime = compute > memory ? EP_REGIME_COMPUTE : EP_REGIME_MEMORY;
@@ -175,6 +177,16 @@ static bool find_work(ep_study *s, uint32_t owner, ep_op_work *w) {
     return false;
 }
 
+/* A block's kernel has another dtype than its op only where its name says so. */
+static void find_dtype(const ep_study *s, const ep_device_work *d, const ep_op_work *owner, ep_op_work *w) {
+    ep_our_name name;
+    if (w->dtype[0]) return;
+    if (ep_our_name_parse(ep_trace_text(s->trace, s->trace->name[d->event]), &name))
+        snprintf(w->dtype, sizeof w->dtype, "%s", name.dtype);
+    for (int i = 0; i < owner->input_count && !w->dtype[0]; i++)
+        if (owner->in[i].tensor) memcpy(w->dtype, owner->in[i].dtype, sizeof w->dtype);
+}
+
 static bool row_of(ep_study *s, row_table *table, const ep_device_work *d, uint32_t *out) {
     const ep_trace *t = s->trace;
     ep_op_work w;
@@ -195,7 +207,7 @@ static bool row_of(ep_study *s, row_table *table, const ep_device_work *d, uint3
     }
     if (by_kernel) {
         ep_torch_work(t, d->event, &w);
-        ep_op_work owner;
+        ep_op_work owner = {0};
         if (op != EP_NO_INDEX) {
             ep_torch_work(t, op, &owner);
             if (owner.gemm)
@@ -205,6 +217,7 @@ static bool row_of(ep_study *s, row_table *table, const ep_device_work *d, uint3
             w.input_count = owner.input_count;
             memcpy(w.in, owner.in, sizeof w.in);
         }
+        find_dtype(s, d, &owner, &w);
     } else {
         find_work(s, op, &w);
     }

@@ -164,6 +164,7 @@ typedef struct patched_run {
     ep_context *ctx;
     char *const *base;
     int64_t *unit_ns;
+    const ep_tensor *const *inputs;
 } patched_run;
 
 static ep_status patch_and_run(void *user) {
@@ -176,14 +177,24 @@ static ep_status patch_and_run(void *user) {
     return run_steps(r->p, r->ctx, r->unit_ns);
 }
 
+static void begin_replay(const ep_probe *probe, const patched_run *r) {
+    ep_probe_operand operands[EP_PLAN_INPUTS];
+    for (int i = 0; i < r->p->input_count; i++) {
+        const ep_tensor *t = r->inputs[i];
+        operands[i] = (ep_probe_operand){ep_dtype_name(t->dtype), t->ndim, t->sizes, t->strides};
+    }
+    ep_probe_span span = {
+        .kind = EP_PROBE_OP, .name = "compiled", .operand_count = r->p->input_count, .operands = operands};
+    probe->begin(probe->self, &span);
+}
+
 /* The addresses are all that a plan's launches depend on. */
 static ep_status replay_or_run(patched_run *r) {
     uint64_t key[SLOT_INPUTS + EP_PLAN_INPUTS + EP_PLAN_OUTPUTS];
     for (int i = 0; i < r->p->slot_count; i++) key[i] = (uint64_t)(uintptr_t)r->base[i];
     /* One call asks for every kernel of a replay, so on the trace it is one op. */
     const ep_probe *probe = ep_replay_captured(r->p->replay) ? ep_probe_get() : NULL;
-    ep_probe_span span = {.kind = EP_PROBE_OP, .name = "compiled"};
-    if (probe) probe->begin(probe->self, &span);
+    if (probe) begin_replay(probe, r);
     ep_status s = ep_replay_run(r->p->replay, r->ctx, key, r->p->slot_count, patch_and_run, r);
     if (probe) probe->end(probe->self);
     return s;
@@ -205,7 +216,7 @@ static ep_status run_simple(const ep_plan *p, ep_context *ctx, const ep_tensor *
     base[SLOT_WORKSPACE] = workspace;
     for (int i = 0; i < p->input_count; i++) base[SLOT_INPUTS + i] = inputs[i]->data;
     base[SLOT_INPUTS + p->input_count] = t->data;
-    ep_status s = patch_and_run(&(patched_run){p, ctx, base, unit_ns});
+    ep_status s = patch_and_run(&(patched_run){p, ctx, base, unit_ns, inputs});
     if (__builtin_expect(s == EP_OK, 1))
         *outputs = t;
     else
@@ -229,7 +240,7 @@ ep_status ep_plan_run(const ep_plan *p, ep_context *ctx, const ep_tensor *const 
         s = ep_dispatch_result(ctx, o->root.dtype, o->root.ndim, o->root.sizes, &whole[i]);
         if (s == EP_OK) base[o->slot] = whole[i]->data;
     }
-    patched_run r = {p, ctx, base, unit_ns};
+    patched_run r = {p, ctx, base, unit_ns, inputs};
     if (s == EP_OK) s = p->replay ? replay_or_run(&r) : patch_and_run(&r);
     if (s == EP_OK) s = make_outputs(p, ctx, inputs, whole, outputs);
     for (int i = 0; i < p->output_count; i++) ep_tensor_destroy(whole[i]);
