@@ -46,6 +46,7 @@ static void fill(ep_study *s, const ep_node *n, ep_gemm_row *g) {
     g->dtype = d && d->dtype[0] && strcmp(r->dtype, "f32") == 0 && strcmp(d->dtype, "tf32") == 0 ? "tf32" : r->dtype;
     g->epilogue = epilogue_of(s, n, d);
     g->reason = r->gemm ? NULL : r->reason ? r->reason : "the op is no matrix product by its shapes";
+    if (!r->gemm && ep_work_in_replay(s, &s->work[n->main])) g->reason = "a replay's kernels have no shapes recorded";
     g->batch = r->batch, g->m = r->m, g->n = r->n, g->k = r->k;
     g->tflops = g->gbs = g->bound_us = NAN;
     if (r->gemm) g->bound_us = ep_study_bound_us(s, r->flops, r->bytes_read + r->bytes_written, g->dtype, &g->regime);
