@@ -100,6 +100,8 @@ static int clear_generated(void) {
     return EPI_DONE;
 }
 
+enum { INDENT = 34 }; /* where most rows' reasons stand */
+
 static bool shown(const ep_kernel_row *r, const char *dtype, bool used_only) {
     return (!dtype || strcmp(dtype, r->dtype) == 0) && (!used_only || r->used);
 }
@@ -113,8 +115,8 @@ static void show_text(const ep_kernel_row *rows, size_t count, const char *dtype
         if (strcmp(mode, r->mode) != 0 || strcmp(family, r->family) != 0) printf("\n%s %s\n", r->mode, r->family);
         mode = r->mode;
         family = r->family;
-        printf("  %-4s %-17s %-4s %-3s %s\n", r->dtype, r->isa, r->tile, r->used ? "yes" : "no",
-               r->used ? r->limits : r->why);
+        int column = printf("  %-4s %-17s %-4s %-3s ", r->dtype, r->isa, r->tile, r->used ? "yes" : "no");
+        epi_wrap(r->used ? r->limits : r->why, column, INDENT, epi_width());
     }
 }
 
