@@ -3,6 +3,8 @@
 #ifndef EP_READ_ANALYZE_H
 #define EP_READ_ANALYZE_H
 
+#include <string.h>
+
 #include "base/arena.h"
 #include "base/json_write.h"
 #include "base/text.h"
