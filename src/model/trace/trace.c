@@ -278,6 +278,10 @@ bool ep_runtime_is_launch(const char *name) {
     return false;
 }
 
+bool ep_runtime_is_graph_launch(const char *name) {
+    return strstr(name, "GraphLaunch") != NULL;
+}
+
 size_t ep_trace_count(const ep_trace *trace) {
     return trace ? trace->count : 0;
 }

@@ -151,6 +151,8 @@ static inline bool ep_event_is_span(const ep_trace *t, size_t i) {
 /* Is this runtime call one that launches kernels? (trace-facts: LaunchKernel, GraphLaunch, LaunchCooperativeKernel,
  * EnqueueKernelLaunch in the name; LaunchHostFunc is none.) */
 bool ep_runtime_is_launch(const char *name);
+/* Of those, one that launches a graph? Any other brings one kernel, at most with a memset that its library makes. */
+bool ep_runtime_is_graph_launch(const char *name);
 
 /* link.c: launch <-> device events, parent <-> child, owner ops. Computed once over a finished trace. A row of another
  * kind than the one named has nothing to say: `launch` and `first_work` are one array, of which device events use the one
@@ -176,14 +178,15 @@ typedef struct ep_links {
 } ep_links;
 ep_status ep_links_create(const ep_trace *t, ep_error *err, ep_links **out);
 void ep_links_destroy(ep_links *l);
-/* Has a row device work that it launched? And several pieces of it (a graph's replay)? */
+/* Has a row device work that it launched? And is it a replay, a graph's launch with several pieces of work? */
 static inline bool ep_links_has_work(const ep_links *l, uint32_t row) {
     return l->trace->kind[row] == EP_EVENT_RUNTIME && l->first_work[row] != EP_NO_INDEX;
 }
-static inline bool ep_links_has_more(const ep_links *l, uint32_t row) {
+static inline bool ep_links_is_replay(const ep_links *l, uint32_t row) {
     if (!ep_links_has_work(l, row)) return false;
     size_t next = (size_t)l->first_work[row] + 1;
-    return next < l->work_total && l->launch[l->work_list[next]] == row;
+    return next < l->work_total && l->launch[l->work_list[next]] == row &&
+           ep_runtime_is_graph_launch(ep_trace_text(l->trace, l->trace->name[row]));
 }
 /* Runtime call -> op it runs in; device event -> its owner op; or EP_NO_INDEX. */
 uint32_t ep_links_owner(const ep_links *l, uint32_t row);

@@ -3,8 +3,6 @@
 #ifndef EP_READ_ANALYZE_H
 #define EP_READ_ANALYZE_H
 
-#include <string.h>
-
 #include "base/arena.h"
 #include "base/json_write.h"
 #include "base/text.h"
@@ -193,12 +191,10 @@ static inline ep_kernel_class ep_work_class(const ep_study *s, const ep_device_w
     if (w->kind != EP_NO_INDEX) return (ep_kernel_class)s->facts->names[w->kind].cls;
     return s->trace->kind[w->event] == EP_EVENT_MEMCPY ? EP_CLASS_COPY : EP_CLASS_MEMSET;
 }
-/* Did its launch bring more work than this (a graph's replay)? A kernel's launch brings no graph: a memset under the same
- * call is one that the library makes before its kernel. */
+/* Is it one of several in a graph's replay? */
 static inline bool ep_work_in_replay(const ep_study *s, const ep_device_work *w) {
     uint32_t launch = ep_work_launch(s, w);
-    return launch != EP_NO_INDEX && ep_links_has_more(s->facts->links, launch) &&
-           !strstr(ep_trace_text(s->trace, s->trace->name[launch]), "LaunchKernel");
+    return launch != EP_NO_INDEX && ep_links_is_replay(s->facts->links, launch);
 }
 
 static inline uint32_t ep_node_count(const ep_node *n) {

@@ -361,9 +361,7 @@ static void compile_findings(ep_study *s) {
 static void replay_findings(ep_study *s) {
     int64_t kernels = 0, others = 0, launches = 0, most = 0, ns = 0;
     for (size_t i = 0; i < s->trace->count; i++) {
-        if (!ep_links_has_more(s->facts->links, (uint32_t)i)) continue;
-        /* A library may run a memset and a kernel for one call. */
-        if (!strstr(ep_trace_text(s->trace, s->trace->name[i]), "GraphLaunch")) continue;
+        if (!ep_links_is_replay(s->facts->links, (uint32_t)i)) continue;
         uint32_t n = ep_links_work_count(s->facts->links, (uint32_t)i);
         launches++;
         if (n > most) most = n;

@@ -17,7 +17,7 @@ static void look_at_call(ep_facts *f, size_t i) {
     if (facts_launches(f, (uint32_t)i)) {
         h->launches++;
         h->launches_without_kernel += none;
-        h->graph_launches += strstr(name, "GraphLaunch") != NULL;
+        h->graph_launches += ep_runtime_is_graph_launch(name);
     } else if (strstr(name, "Memcpy") || strstr(name, "Memset")) {
         h->memory_launches++;
         h->memory_launches_without_event += none;
