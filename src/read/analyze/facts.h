@@ -24,6 +24,10 @@ typedef enum ep_kernel_class {
 } ep_kernel_class;
 const char *ep_kernel_class_name(ep_kernel_class c);
 
+/* "backend_compile_data: fn_name=..., compile_id=0/1": what torch.compile notes inside its spans, as spans of their own.
+ * Where compile_id stands in the name of one, or NULL. recompile.c. */
+const char *ep_compile_note(const char *name);
+
 typedef struct ep_kernel_fact { /* its launch and its owner are the links' */
     uint32_t event;             /* row of the trace */
     uint32_t name_id;           /* names[] */

@@ -58,10 +58,14 @@ static const char *region_around(const ep_study *s, uint32_t event) {
     return NULL;
 }
 
-/* "backend_compile_data: fn_name=..., compile_id=0/1": what the compiler notes inside its spans. */
-static bool compile_id(const char *name, int *frame, int *entry) {
+const char *ep_compile_note(const char *name) {
     const char *id = strstr(name, "compile_id=");
-    return id && strstr(name, "_data: ") && sscanf(id, "compile_id=%d/%d", frame, entry) == 2;
+    return id && strstr(name, "_data: ") ? id : NULL;
+}
+
+static bool compile_id(const char *name, int *frame, int *entry) {
+    const char *id = ep_compile_note(name);
+    return id && sscanf(id, "compile_id=%d/%d", frame, entry) == 2;
 }
 
 /* A compiled frame: the costs of its calls, and its newest entry. */

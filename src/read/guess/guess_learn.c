@@ -27,11 +27,6 @@ static int by_order(const void *a, const void *b) {
     return (x->order > y->order) - (x->order < y->order);
 }
 
-/* torch.compile notes "X_data: ..., compile_id=0/1" as spans of their own: no run has the same ones again. */
-static bool is_note(const char *name) {
-    return strstr(name, "_data: ") && strstr(name, "compile_id=");
-}
-
 /* The regions with the most device time, without any the most host time, steps as one; in order of appearance. */
 static wanted_region *choose_regions(const ep_facts *f, size_t *count) {
     wanted_region *w = calloc(f->region_count + 1, sizeof *w);
@@ -39,7 +34,7 @@ static wanted_region *choose_regions(const ep_facts *f, size_t *count) {
     for (size_t r = 0; w && r < f->region_count; r++) {
         const ep_region_fact *region = &f->regions[r];
         bool step = strncmp(region->name, "ProfilerStep#", 13) == 0;
-        if (is_note(region->name)) continue;
+        if (ep_compile_note(region->name)) continue; /* no run has the same ones again */
         size_t at = step && steps != SIZE_MAX ? steps : n;
         if (at == n) {
             w[n].glob = step ? "ProfilerStep#*" : region->name;
