@@ -277,7 +277,7 @@ ep_status ep_block_tuned_run(ep_block *b, const ep_tensor *x, const ep_tensor *r
     for (int i = 0; i < x->ndim; i++) sizes[i] = x->sizes[i];
     sizes[x->ndim - 1] = b->out;
     const ep_probe *p = ep_probe_get();
-    ep_probe_operand operand = {ep_dtype_name(x->dtype), x->ndim, x->sizes, x->strides};
+    ep_probe_operand operand = ep_span_operand(x);
     ep_probe_span span = {.kind = EP_PROBE_OP, .name = b->name, .operand_count = 1, .operands = &operand};
     if (p) p->begin(p->self, &span);
     ep_status status = ep_dispatch_result(ctx, b->dtype, x->ndim, sizes, &y);

@@ -12,7 +12,7 @@ const ep_probe *ep_span_record(const ep_probe *p, ep_op op, int count, const ep_
     for (int i = 0; i < count && shown < OPERANDS_SHOWN; i++) {
         const ep_tensor *t = in[i];
         if (!t) continue;
-        operands[shown++] = (ep_probe_operand){ep_dtype_name(t->dtype), t->ndim, t->sizes, t->strides};
+        operands[shown++] = ep_span_operand(t);
     }
     ep_probe_span span = {
         .kind = EP_PROBE_OP, .name = ep_op_name(op), .operand_count = shown, .operands = operands, .detail = detail};

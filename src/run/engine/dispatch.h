@@ -8,6 +8,10 @@
 #include "model/tensor/tensor.h"
 
 /* A span on the recording in progress; what ep_span_begin gave goes to ep_span_end. Operands may be NULL (skipped). */
+/* A tensor as a span names it; points into the tensor. */
+static inline ep_probe_operand ep_span_operand(const ep_tensor *t) {
+    return (ep_probe_operand){ep_dtype_name(t->dtype), t->ndim, t->sizes, t->strides};
+}
 const ep_probe *ep_span_record(const ep_probe *p, ep_op op, int count, const ep_tensor *const *in, const char *detail);
 static inline const ep_probe *ep_span_begin(ep_op op, int count, const ep_tensor *const *in) {
     const ep_probe *p = ep_probe_get();

@@ -179,10 +179,7 @@ static ep_status patch_and_run(void *user) {
 
 static void begin_replay(const ep_probe *probe, const patched_run *r) {
     ep_probe_operand operands[EP_PLAN_INPUTS];
-    for (int i = 0; i < r->p->input_count; i++) {
-        const ep_tensor *t = r->inputs[i];
-        operands[i] = (ep_probe_operand){ep_dtype_name(t->dtype), t->ndim, t->sizes, t->strides};
-    }
+    for (int i = 0; i < r->p->input_count; i++) operands[i] = ep_span_operand(r->inputs[i]);
     ep_probe_span span = {
         .kind = EP_PROBE_OP, .name = "compiled", .operand_count = r->p->input_count, .operands = operands};
     probe->begin(probe->self, &span);
