@@ -34,7 +34,7 @@ static int64_t state_at(int index, int64_t out) {
 
 int cuda_tuned_whole(ep_backend *b, ep_dtype dtype, int64_t m, int64_t k, int64_t n, int64_t out, ep_act act) {
     cuda_state *s = cuda_of(b);
-    if (s->one_kernel == CUDA_ONE_NEVER || k % 8) return -1;
+    if (s->one_kernel == CUDA_ONE_NEVER) return -1;
     cuda_shape shape = {m, n, k, dtype, true, act, s->major, s->sm_count, EP_ROUNDING_EAGER}; /* it has both */
     int row = cuda_select_block(&shape, out, s->one_kernel == CUDA_ONE_ALWAYS);
     return row >= 0 && cuda_has_kernel(s, cuda_block_name(row, dtype)) ? row : -1;
@@ -79,18 +79,30 @@ static ep_status open_parts(cuda_state *s, ep_error *err) {
     return s->parts ? EP_OK : cuda_result(s, s->cu->memory_alloc(&s->parts, most), "cuMemAlloc of parts", err);
 }
 
+/* Of x, the weights of gate and up, h and the weights of the result. */
+typedef struct block_maps {
+    cu_tensor_map x, g, u, h, y;
+} block_maps;
+
+/* rows: of x and h in a box; chunks: as cuda_find_map's, of h and of the last weights. */
+static ep_status find_maps(cuda_state *s, const ep_tuned_call *first, const ep_tuned_call *last,
+                           const cuda_block_row *row, unsigned rows, unsigned chunks, block_maps *o, ep_error *err) {
+    ep_packed *w = (ep_packed *)(uintptr_t)first->weights, *d = (ep_packed *)(uintptr_t)last->weights; /* caches */
+    int64_t m = first->m;
+    EP_TRY(cuda_find_map(s, w, first->x, m, w->k, first->x_row, rows, 0, &o->x, err));
+    EP_TRY(cuda_find_map(s, w, w->w[0], w->n, w->k, w->row[0], (unsigned)row->h, 0, &o->g, err));
+    EP_TRY(cuda_find_map(s, w, w->w[1], w->n, w->k, w->row[1], (unsigned)row->h, 0, &o->u, err));
+    EP_TRY(cuda_find_map(s, d, last->x, m, w->n, last->x_row, rows, chunks, &o->h, err));
+    return cuda_find_map(s, d, d->w[0], d->n, d->k, d->row[0], (unsigned)row->y, chunks, &o->y, err);
+}
+
 static ep_status run_decode_block(cuda_state *s, const ep_tuned_call *first, const ep_tuned_call *last, int index,
                                   cuda_launch *l, ep_error *err) {
     const cuda_block_row *row = &cuda_block_rows[index];
-    ep_packed *w = (ep_packed *)(uintptr_t)first->weights, *d = (ep_packed *)(uintptr_t)last->weights; /* caches */
-    cu_tensor_map x, g, u, h, y;
+    const ep_packed *w = first->weights, *d = last->weights;
+    block_maps maps;
     int64_t m = first->m;
-    unsigned rows = (unsigned)row->rows, chunks = (unsigned)cuda_block_chunks(row);
-    EP_TRY(cuda_find_map(s, w, first->x, m, w->k, first->x_row, rows, 0, &x, err));
-    EP_TRY(cuda_find_map(s, w, w->w[0], w->n, w->k, w->row[0], (unsigned)row->h, 0, &g, err));
-    EP_TRY(cuda_find_map(s, w, w->w[1], w->n, w->k, w->row[1], (unsigned)row->h, 0, &u, err));
-    EP_TRY(cuda_find_map(s, d, last->x, m, w->n, last->x_row, rows, chunks, &h, err));
-    EP_TRY(cuda_find_map(s, d, d->w[0], d->n, d->k, d->row[0], (unsigned)row->y, chunks, &y, err));
+    EP_TRY(find_maps(s, first, last, row, (unsigned)row->rows, (unsigned)cuda_block_chunks(row), &maps, err));
     decode_block_args a = {.m = (int)m,
                            .n = (int)w->n,
                            .k = (int)w->k,
@@ -110,24 +122,20 @@ static ep_status run_decode_block(cuda_state *s, const ep_tuned_call *first, con
                            .y_row = last->out_row,
                            .state = (uint64_t *)(void *)w->made->data + state_at(index, d->n),
                            .policy_w = L2_NORMAL};
-    void *params[] = {&x, &g, &u, &h, &y, &a};
+    void *params[] = {&maps.x, &maps.g, &maps.u, &maps.h, &maps.y, &a};
     return cuda_run(s, l, params, err);
 }
 
 static ep_status run_rows_block(cuda_state *s, const ep_tuned_call *first, const ep_tuned_call *last, int index,
                                 cuda_launch *l, ep_error *err) {
     const cuda_block_row *row = &cuda_block_rows[index];
-    ep_packed *w = (ep_packed *)(uintptr_t)first->weights, *d = (ep_packed *)(uintptr_t)last->weights; /* caches */
-    cu_tensor_map x, g, u, h, y;
+    const ep_packed *w = first->weights, *d = last->weights;
+    block_maps maps;
     int64_t m = first->m;
     unsigned rows = (unsigned)cuda_padded(m);
     int split = cuda_block_split(row, w->n, d->n, s->sm_count);
     EP_TRY(open_parts(s, err));
-    EP_TRY(cuda_find_map(s, w, first->x, m, w->k, first->x_row, rows, 0, &x, err));
-    EP_TRY(cuda_find_map(s, w, w->w[0], w->n, w->k, w->row[0], (unsigned)row->h, 0, &g, err));
-    EP_TRY(cuda_find_map(s, w, w->w[1], w->n, w->k, w->row[1], (unsigned)row->h, 0, &u, err));
-    EP_TRY(cuda_find_map(s, d, last->x, m, w->n, last->x_row, rows, 0, &h, err));
-    EP_TRY(cuda_find_map(s, d, d->w[0], d->n, d->k, d->row[0], (unsigned)row->y, 0, &y, err));
+    EP_TRY(find_maps(s, first, last, row, rows, 0, &maps, err));
     rows_args a = {.m = (int)m,
                    .n = (int)w->n,
                    .k = (int)w->k,
@@ -151,7 +159,7 @@ static ep_status run_rows_block(cuda_state *s, const ep_tuned_call *first, const
                    .y_row = last->out_row,
                    .state = (uint64_t *)(void *)w->made->data + state_at(index, d->n),
                    .policy_w = L2_EVICT_FIRST};
-    void *params[] = {&x, &g, &u, &h, &y, &a};
+    void *params[] = {&maps.x, &maps.g, &maps.u, &maps.h, &maps.y, &a};
     return cuda_run(s, l, params, err);
 }
 

@@ -123,7 +123,7 @@ ep_status ep_gpu_kernel_rows(const ep_kernel_question *question, ep_error *err, 
     l.there = status == EP_OK;
     if (device_name) snprintf(device_name, 96, "%s", l.there ? l.device.name : "");
     cuda_shape s = shape_of(&l, true);
-    if (l.there && cuda_image_count && l.device.one_kernel != CUDA_ONE_NEVER && s.k % 8 == 0)
+    if (l.there && cuda_image_count && l.device.one_kernel != CUDA_ONE_NEVER)
         l.whole = cuda_select_block(&s, question->dim, l.device.one_kernel == CUDA_ONE_ALWAYS);
     add_blocks(&l);
     add_products(&l, true);

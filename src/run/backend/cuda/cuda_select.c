@@ -180,6 +180,7 @@ static const char *block_passed_over(const cuda_shape *s, int64_t out, const cud
     if (s->act == EP_ACT_NONE) return "gated blocks have an activation";
     if (s->m > r->rows) return "more rows than it takes";
     if (s->m < block_least(r) && s->m > 0) return "another is made for so few rows";
+    if (s->k % 8) return "the columns of x are no multiple of 8";
     if (!r->parts && s->n % 64) return "the hidden columns are no multiple of 64";
     if (r->parts && s->n % 8) return "the hidden columns are no multiple of 8";
     if (s->m < 1 || s->n < 1 || s->n > INT32_MAX || s->k > INT32_MAX || out < 1 || out > INT32_MAX)

@@ -122,6 +122,8 @@ static void blocks(void **state) {
                {16, 512, 2048, 512, "ep_bf16_gated_mlp_decode_sm90a_m16h64y16"},
                {1, 512, 2048, 512, NULL},    /* so little that two replayed ones are as fast */
                {1, 4096, 14330, 4096, NULL}, /* no multiple of 64 */
+               {1, 2044, 16384, 2048, NULL}, /* x in rows that the copy engine cannot read */
+               {128, 4092, 14336, 4096, NULL},
                {1, 5120, 13824, 5120, "ep_bf16_gated_mlp_decode_sm90a_m8h64y16"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         cuda_shape s = {all[i].m, all[i].hidden, all[i].dim,       EP_DTYPE_BF16, true, EP_ACT_GELU_TANH,
