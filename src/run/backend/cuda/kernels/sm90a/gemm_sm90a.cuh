@@ -70,18 +70,22 @@ __device__ __forceinline__ void stage_product(float (&d)[BN / 2], uint32_t a, ui
     wgmma_commit();
 }
 
-/* One warpgroup's 64 rows by COLUMNS results into swizzled boxes of 64 columns, ready for TMA. make(j) gives the pair
- * words of rows r and r + 8 for columns 8 j + 2 (lane % 4). */
-template <typename T, int COLUMNS, typename F> __device__ __forceinline__ void store_tile(uint32_t out, F make) {
+/* One warpgroup's 64 rows by COLUMNS results into swizzled boxes of BOX columns (64; of 32 the swizzle goes by pairs of
+ * rows), ready for TMA. make(j) gives the pair words of rows r and r + 8 for columns 8 j + 2 (lane % 4). */
+template <typename T, int COLUMNS, int BOX = 64, typename F>
+__device__ __forceinline__ void store_tile(uint32_t out, F make) {
+    constexpr int SHIFT = BOX == 64 ? 3 : 2, LAST = (1 << SHIFT) - 1,
+                  BYTES = BOX * 2; /* chunks of 8 columns in a row */
+    static_assert(BOX == 64 || BOX == 32, "boxes of 128 or 64 bytes a row");
     int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
-    int row = warp * 16 + ((lane >> 3) & 1) * 8 + (lane & 7);
+    int row = warp * 16 + ((lane >> 3) & 1) * 8 + (lane & 7), swizzle = (BOX == 64 ? row : row >> 1) & LAST;
 #pragma unroll
     for (int j = 0; j < COLUMNS / 8; j += 2) {
         uint32_t r[4];
         make(j, &r[0], &r[1]);
         make(j + 1, &r[2], &r[3]);
         int chunk = j + (lane >> 4);
-        uint32_t at = out + (chunk >> 3) * (64 * ROW_BYTES) + row * ROW_BYTES + (((chunk & 7) ^ (row & 7)) << 4);
+        uint32_t at = out + (chunk >> SHIFT) * (64 * BYTES) + row * BYTES + (((chunk & LAST) ^ swizzle) << 4);
         stmatrix4<T>(at, r);
     }
 }

@@ -22,21 +22,6 @@ __device__ __forceinline__ void named_arrive(int id, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/* store_tile with boxes of 32 columns, whose rows of 64 bytes are swizzled by pairs. */
-template <typename T, int COLUMNS, typename F> __device__ __forceinline__ void store_narrow(uint32_t out, F make) {
-    int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
-    int row = warp * 16 + ((lane >> 3) & 1) * 8 + (lane & 7);
-#pragma unroll
-    for (int j = 0; j < COLUMNS / 8; j += 2) {
-        uint32_t r[4];
-        make(j, &r[0], &r[1]);
-        make(j + 1, &r[2], &r[3]);
-        int chunk = j + (lane >> 4);
-        uint32_t at = out + (chunk >> 2) * (64 * 64) + row * 64 + (((chunk & 3) ^ (row >> 1 & 3)) << 4);
-        stmatrix4<T>(at, r);
-    }
-}
-
 /* All of k for one tile; gives the buffer that is not released yet. q counts the buffers filled before, all tiles' of this
  * CTA: between two tiles of a warpgroup the other one's lie. */
 template <typename T, typename S, int BN, int STAGES, int CM, typename R>
@@ -92,7 +77,7 @@ __device__ __forceinline__ void turns_store(const float (&d)[2][BN / 2], const C
             if (elected) tma_wait_read<0>();
             named_barrier(3 + wg, 128);
             int row = top + warp * 16 + (lane >> 2), column = col0 + 2 * (lane & 3);
-            store_narrow<T, S::staged>(out, [&](int j, uint32_t *lo, uint32_t *hi) {
+            store_tile<T, S::staged, 32>(out, [&](int j, uint32_t *lo, uint32_t *hi) {
                 result_words<T, BN, GATED, ACT, EAGER>(d[half], args, part * (S::staged / 8) + j, row, column, lo, hi);
             });
             fence_async_shared();
