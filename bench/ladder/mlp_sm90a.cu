@@ -1,24 +1,8 @@
 /* Checks and times whole gated blocks for few rows: one kernel for all of it beside the pairs it replaces.
  * nvcc -gencode=arch=compute_90a,code=sm_90a -O3 -std=c++17 -o /tmp/mlp bench/ladder/mlp_sm90a.cu -lcuda -lcublasLt */
-#ifdef STAMPS
-__device__ unsigned long long stamps[132 * 8];
-__device__ __forceinline__ void stamp(int i) {
-    unsigned long long t;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
-    stamps[blockIdx.x * 8 + i] = t;
-}
-#define EP_STAMP(i) stamp(i)
-#endif
-#include "../../src/run/backend/cuda/kernels/sm90a/decode_sm90a.cuh"
-#include "ladder.cuh"
+#include "few.cuh"
 #include <unistd.h>
 
-#define STREAM(name, WGS, BN, STAGES, SPLIT, GATED, ACT)                                                               \
-    extern "C" __global__ void __launch_bounds__(128 * WGS + 32, 1)                                                    \
-        name(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w0,                            \
-             const __grid_constant__ CUtensorMap w1, const ep::stream_args a) {                                        \
-        ep::stream_body<ep::bf16_type, WGS, BN, STAGES, SPLIT, 64 * WGS, 1, GATED, ep::ACT, true>(&x, &w0, &w1, a);    \
-    }
 #define DECODE(name, XR, H, OUT, STAGES)                                                                               \
     extern "C" __global__ void __launch_bounds__(288, 1)                                                               \
         name(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap g,                             \
@@ -30,8 +14,6 @@ __device__ __forceinline__ void stamp(int i) {
 #define DECODE_LIST(V)                                                                                                 \
     V(d8_64_16, 8, 64, 16, 9) V(d8_56_32, 8, 56, 32, 10) V(d16_64_16, 16, 64, 16, 6) V(d16_56_32, 16, 56, 32, 8)
 DECODE_LIST(DECODE)
-STREAM(sg64_128, 1, 128, 9, 1, true, ACT_GELU_TANH)
-STREAM(sp64_128x8, 1, 128, 4, 8, false, ACT_NONE)
 
 struct Decode {
     const void *fn;
@@ -80,23 +62,6 @@ static void launch(const Decode &f, const bf *x, const bf *g, const bf *u, const
     a.policy_w = ep::L2_NORMAL;
     void *args[] = {&mx, &mg, &mu, &mh, &md, &a};
     launch_ex(f.fn, 132, 288, f.smem, 1, stream, args);
-}
-
-static void launch_stream(const void *fn, int wgs, int bn, int smem, int split, bool gated, const bf *x, const bf *w0,
-                          const bf *w1, bf *y, int m, int n, int k) {
-    int rows = (m + 7) / 8 * 8, out = gated ? bn / 2 : bn;
-    CUtensorMap mx = map2d(x, m, k, rows), m0 = map2d(w0, n, k, out), m1 = map2d(w1, n, k, out);
-    ep::stream_args a = {};
-    a.m = m;
-    a.n = n;
-    a.k = k;
-    a.tiles = (n + out - 1) / out;
-    a.x_bytes = rows * 128;
-    a.y = y;
-    a.y_row = n;
-    a.policy_w = ep::L2_NORMAL;
-    void *args[] = {&mx, &m0, &m1, &a};
-    launch_ex(fn, split > 1 ? a.tiles * split : std::min(132, a.tiles), 128 * wgs + 32, smem, split, stream, args);
 }
 
 __global__ void __launch_bounds__(256, 2) gated_sm80(const __grid_constant__ ep::decode_args a) {
@@ -210,13 +175,8 @@ int main(int argc, char **argv) {
     setvbuf(stdout, nullptr, _IOLBF, 1 << 16);
     alarm(25); /* a kernel that waits forever ends here */
     bool check_only = argc > 1 && !strcmp(argv[1], "check");
-    CK(cudaSetDevice(0));
-    CK(cudaFree(0));
-    CK(cublasLtCreate(&lt));
-    CK(cudaMalloc(&workspace, 64 << 20));
-    CK(cudaMalloc(&diff, 24));
+    open_ladder();
     CK(cudaMalloc(&made, 64 * (sizeof decodes / sizeof *decodes)));
-    CK(cudaStreamCreate(&stream));
     block(1, 768, 3072, false);
     block(13, 1032, 2000, false);
     block(13, 1032, 2048 + 64, false);
