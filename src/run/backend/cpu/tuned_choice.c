@@ -1,5 +1,5 @@
-/* Which way a tuned product takes: our kernel over packed weights, or oneDNN over the plain ones with a pass of ours
- * behind it, where that was measured faster. Measured for each class of row counts of a pack, by the first call of the
+/* Which way a tuned product takes: our kernel over packed weights, or oneDNN, over the plain ones or over a second pack in
+ * its own order, with a pass of ours behind it, where that was measured faster. Measured for each class of row counts of a pack, by the first call of the
  * class that nobody records, and again where later calls do not fit what was measured. */
 #include <stddef.h>
 #include <stdlib.h>
