@@ -1,25 +1,16 @@
-/* The default allocator and two growth helpers that cannot overflow. */
+/* Aligned memory, and two growth helpers that cannot overflow. */
 #include "alloc.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void *default_alloc(void *user, size_t bytes, size_t align) {
-    (void)user;
+void *ep_malloc_aligned(size_t bytes, size_t align) {
     if (bytes == 0) bytes = 1;
     if (align <= _Alignof(max_align_t)) return malloc(bytes);
     if (bytes > SIZE_MAX - align) return NULL;
     return aligned_alloc(align, (bytes + align - 1) / align * align);
 }
-
-static void default_free(void *user, void *p, size_t bytes) {
-    (void)user;
-    (void)bytes;
-    free(p);
-}
-
-const ep_allocator ep_allocator_default = {default_alloc, default_free, NULL};
 
 void *ep_malloc_array(size_t n, size_t size) {
     if (size && n > SIZE_MAX / size) return NULL;

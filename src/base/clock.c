@@ -15,29 +15,19 @@ static struct {
 } scale;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-int64_t ep_clock_slow_ns(void) {
+int64_t ep_clock_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-int64_t ep_clock_ns(void) {
-    return ep_clock_slow_ns();
-}
-
 int64_t ep_clock_wall_offset_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec - ep_clock_slow_ns();
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec - ep_clock_ns();
 }
 
 #if defined(__x86_64__)
-static int64_t tsc(void) {
-    uint32_t lo, hi;
-    __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi));
-    return (int64_t)((uint64_t)hi << 32 | lo);
-}
-
 static bool constant_tsc(void) {
     unsigned a, b, c, d;
     if (!__get_cpuid(0x80000007u, &a, &b, &c, &d)) return false;
@@ -48,7 +38,7 @@ static bool constant_tsc(void) {
 static void read_pair(int64_t *ticks, int64_t *ns) {
     int64_t best = INT64_MAX;
     for (int i = 0; i < 16; i++) {
-        int64_t n0 = ep_clock_slow_ns(), t = tsc(), n1 = ep_clock_slow_ns();
+        int64_t n0 = ep_clock_ns(), t = ep_clock_counter(), n1 = ep_clock_ns();
         if (n1 - n0 >= best) continue;
         best = n1 - n0;
         *ticks = t;
@@ -57,8 +47,8 @@ static void read_pair(int64_t *ticks, int64_t *ns) {
 }
 
 static void wait_ns(int64_t ns) {
-    int64_t until = ep_clock_slow_ns() + ns;
-    while (ep_clock_slow_ns() < until) {
+    int64_t until = ep_clock_ns() + ns;
+    while (ep_clock_ns() < until) {
     }
 }
 

@@ -10,18 +10,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static ep_status fail(ep_error *err, const char *what, const char *path) {
+ep_status ep_file_fail(ep_error *err, const char *what, const char *path) {
     ep_status status = errno == ENOENT ? EP_ERROR_NOT_FOUND : errno == ENOMEM ? EP_ERROR_OUT_OF_MEMORY : EP_ERROR_IO;
     return ep_fail(err, status, "cannot %s %s: %s", what, path, strerror(errno));
 }
 
-/* Opens a file for reading; a folder is refused here, where the sentence can say so. */
-static ep_status open_file(const char *path, ep_error *err, int *fd, struct stat *st) {
+ep_status ep_file_open(const char *path, ep_error *err, int *fd, struct stat *st) {
     *fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (*fd < 0) return fail(err, "open", path);
+    if (*fd < 0) return ep_file_fail(err, "open", path);
     if (fstat(*fd, st) == 0 && !S_ISDIR(st->st_mode)) return EP_OK;
     if (S_ISDIR(st->st_mode)) errno = EISDIR;
-    ep_status status = fail(err, "read", path);
+    ep_status status = ep_file_fail(err, "read", path);
     close(*fd);
     return status;
 }
@@ -29,12 +28,12 @@ static ep_status open_file(const char *path, ep_error *err, int *fd, struct stat
 ep_status ep_file_map(const char *path, ep_error *err, ep_mapped *out) {
     int fd;
     struct stat st = {0};
-    EP_TRY(open_file(path, err, &fd, &st));
+    EP_TRY(ep_file_open(path, err, &fd, &st));
     ep_mapped m = {"", (size_t)st.st_size, NULL};
     if (m.size) {
         m.base = mmap(NULL, m.size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (m.base == MAP_FAILED) {
-            ep_status status = fail(err, "map", path);
+            ep_status status = ep_file_fail(err, "map", path);
             close(fd);
             return status;
         }
@@ -60,7 +59,7 @@ static ep_status read_all(int fd, const char *path, size_t limit, ep_error *err,
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) {
             free(p);
-            return fail(err, "read", path);
+            return ep_file_fail(err, "read", path);
         }
         n += (size_t)got;
         if (n > limit) {
@@ -83,7 +82,7 @@ static ep_status read_all(int fd, const char *path, size_t limit, ep_error *err,
 ep_status ep_file_read(const char *path, size_t limit, ep_error *err, char **data, size_t *size) {
     int fd;
     struct stat st = {0};
-    EP_TRY(open_file(path, err, &fd, &st));
+    EP_TRY(ep_file_open(path, err, &fd, &st));
     ep_status status = read_all(fd, path, limit, err, data, size);
     close(fd);
     return status;
@@ -119,7 +118,7 @@ ep_status ep_file_make_folder(const char *path, ep_error *err) {
         if (copy[i] != '/' && copy[i] != 0) continue;
         char c = copy[i];
         copy[i] = 0;
-        if (mkdir(copy, 0777) != 0 && errno != EEXIST) status = fail(err, "make folder", copy);
+        if (mkdir(copy, 0777) != 0 && errno != EEXIST) status = ep_file_fail(err, "make folder", copy);
         copy[i] = c;
     }
     struct stat st;

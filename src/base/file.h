@@ -8,6 +8,12 @@
 
 #include "status.h"
 
+/* "cannot WHAT PATH: why", by errno: EP_ERROR_NOT_FOUND, EP_ERROR_OUT_OF_MEMORY or EP_ERROR_IO. */
+ep_status ep_file_fail(ep_error *err, const char *what, const char *path);
+struct stat;
+/* Opens a file for reading, and says what it is; a folder is refused. */
+ep_status ep_file_open(const char *path, ep_error *err, int *fd, struct stat *st);
+
 typedef struct ep_mapped {
     const char *data; /* "" for an empty file */
     size_t size;

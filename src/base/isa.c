@@ -14,9 +14,6 @@
 #ifdef EP_HAVE_OPENMP
 #include <omp.h>
 #endif
-#ifdef EP_HAVE_OPENMP
-#include <omp.h>
-#endif
 
 static ep_cpu cpu;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -104,10 +101,6 @@ static void fill(void) {
         if (strcmp(cap, isa_names[i]) == 0 && (ep_isa)i < cpu.isa) cpu.isa = (ep_isa)i;
     brand(cpu.model);
     cpu.cores = usable_cores();
-#ifdef EP_HAVE_OPENMP
-    /* With OMP_PROC_BIND the first thread is bound to one core before main; OpenMP knows what the process may use. */
-    if (omp_get_num_procs() > cpu.cores) cpu.cores = omp_get_num_procs();
-#endif
     cpu.l1 = cache(_SC_LEVEL1_DCACHE_SIZE, 32 << 10);
     cpu.l2 = cache(_SC_LEVEL2_CACHE_SIZE, 1 << 20);
     cpu.l3 = cache(_SC_LEVEL3_CACHE_SIZE, 4 << 20);

@@ -5,20 +5,18 @@
 
 typedef struct decimal {
     bool negative;
-    uint64_t mantissa; /* all digits; `exponent` moves the point */
+    uint64_t mantissa; /* the digits; `exponent` moves the point */
     int exponent;
-    bool lost; /* digits beyond what fits were dropped */
 } decimal;
 
-static bool add_digit(decimal *d, int digit, bool fraction) {
+/* Digits beyond what the mantissa holds are dropped; before the point they still move it. */
+static void add_digit(decimal *d, int digit, bool fraction) {
     if (d->mantissa > (UINT64_MAX - 9) / 10) {
-        d->lost = true;
         if (!fraction) d->exponent++;
-        return true;
+        return;
     }
     d->mantissa = d->mantissa * 10 + (uint64_t)digit;
     if (fraction) d->exponent--;
-    return true;
 }
 
 static bool parse(const char *s, size_t n, decimal *d) {

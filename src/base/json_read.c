@@ -383,11 +383,6 @@ ep_status ep_json_copy(ep_json_in *j, ep_text *out, size_t limit, bool *whole) {
     return ep_json_copy_rest(j, &t, out, limit, whole);
 }
 
-void ep_json_resume(ep_json_in *j, int depth) {
-    j->depth = depth;
-    j->expect = EP_JSON_EXPECT_COMMA;
-}
-
 void ep_json_resume_at_value(ep_json_in *j, int depth) {
     j->depth = depth;
     j->expect = EP_JSON_EXPECT_VALUE_OR_END;

@@ -7,7 +7,7 @@
  *   bare_number    inf, nan, Infinity and their like: null
  *   missing_comma  a value or key where a comma must stand
  *   extra_comma    a comma too many
- * Everything else is an error, and the caller may set the parser back into a container (ep_json_resume). */
+ * Everything else is an error, and the caller may set the parser back into a container (ep_json_resume_at_value). */
 #ifndef EP_BASE_JSON_READ_H
 #define EP_BASE_JSON_READ_H
 
@@ -92,8 +92,6 @@ bool ep_json_more(ep_json_in *j);
 /* Bytes from `at` on stay in the window until the next mark or unmark, so that `at` can be set back. */
 void ep_json_set_mark(ep_json_in *j);
 void ep_json_unmark(ep_json_in *j);
-/* Sets the parser to: in a container at `depth`, the last value is over, a comma or an end comes (or, tolerant, a value). */
-void ep_json_resume(ep_json_in *j, int depth);
 
 /* For a caller that can read the plain case of a member by itself: in an array, if an object comes next and the bytes
  * are in the window, reads over what stands before it and returns where it begins (a '{'); else NULL and nothing is read.

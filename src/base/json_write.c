@@ -151,20 +151,6 @@ void ep_json_uint(ep_json_out *o, uint64_t v) {
     if (lead(o, false)) ep_text_printf(&o->text, "%" PRIu64, v);
 }
 
-void ep_json_double(ep_json_out *o, double v) {
-    if (!isfinite(v)) {
-        ep_json_null(o);
-        return;
-    }
-    if (!lead(o, false)) return;
-    char text[40];
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        if (strtod(text, NULL) == v) break;
-    }
-    ep_text_add(&o->text, text);
-}
-
 void ep_json_fixed(ep_json_out *o, double v, int decimals) {
     if (!isfinite(v)) {
         ep_json_null(o);

@@ -32,9 +32,8 @@ void ep_json_str(ep_json_out *o, const char *s); /* NULL: null. Bytes that are n
 void ep_json_strn(ep_json_out *o, const char *s, size_t n);
 void ep_json_int(ep_json_out *o, int64_t v);
 void ep_json_uint(ep_json_out *o, uint64_t v);
-void ep_json_double(ep_json_out *o, double v); /* shortest text that reads back equal; null if not finite */
-void ep_json_fixed(ep_json_out *o, double v, int decimals);
-void ep_json_us(ep_json_out *o, int64_t ns); /* nanoseconds as microseconds, exact: 1500 -> 1.5 */
+void ep_json_fixed(ep_json_out *o, double v, int decimals); /* null if not finite */
+void ep_json_us(ep_json_out *o, int64_t ns);                /* nanoseconds as microseconds, exact: 1500 -> 1.5 */
 void ep_json_bool(ep_json_out *o, bool v);
 void ep_json_null(ep_json_out *o);
 void ep_json_raw(ep_json_out *o, const char *json, size_t n);     /* one value as it stands */

@@ -1,9 +1,9 @@
 /* The hook table that run/ calls and run/profile fills; empty when off, so that nothing calls upward.
  *
- * Off, a probe is one relaxed load and one predictable branch:
+ * Off, a probe is one load and one predictable branch:
  *     const ep_probe *p = ep_probe_get();
  *     if (p) p->begin(p->self, &span);
- * All strings must outlive the recording: literals, op-table names, or names interned by ep_probe_name. */
+ * All strings must outlive the recording: literals, op-table names, or what `name` of the table gave. */
 #ifndef EP_BASE_PROBE_H
 #define EP_BASE_PROBE_H
 

@@ -47,21 +47,10 @@ struct ep_stream_in {
     unsigned char input[INPUT_SIZE];
 };
 
-static ep_status io_fail(ep_error *err, const char *what, const char *path) {
-    return ep_fail(err, errno == ENOENT ? EP_ERROR_NOT_FOUND : EP_ERROR_IO, "cannot %s %s: %s", what, path,
-                   strerror(errno));
-}
-
 ep_status ep_stream_open(const char *path, ep_error *err, ep_stream_in **out) {
+    int fd;
     struct stat st = {0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return io_fail(err, "open", path);
-    if (fstat(fd, &st) != 0 || S_ISDIR(st.st_mode)) {
-        if (S_ISDIR(st.st_mode)) errno = EISDIR;
-        ep_status status = io_fail(err, "read", path);
-        close(fd);
-        return status;
-    }
+    EP_TRY(ep_file_open(path, err, &fd, &st));
     ep_stream_in *in = calloc(1, sizeof *in);
     if (!in) {
         close(fd);
@@ -382,7 +371,7 @@ ep_status ep_stream_create(const char *path, bool gzip, ep_error *err, ep_stream
     o->gzip = gzip;
     memcpy(o->path, path, n + 1);
     if (!open_target(o)) {
-        ep_status status = io_fail(err, "write", path);
+        ep_status status = ep_file_fail(err, "write", path);
         free_out(o);
         return status;
     }
@@ -390,15 +379,8 @@ ep_status ep_stream_create(const char *path, bool gzip, ep_error *err, ep_stream
     return EP_OK;
 }
 
-static ep_status raw_write(ep_stream_out *o, const unsigned char *data, size_t size, ep_error *err) {
-    while (size) {
-        ssize_t n = write(o->fd, data, size);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return io_fail(err, "write", o->path);
-        data += n;
-        size -= (size_t)n;
-    }
-    return EP_OK;
+static ep_status raw_write(ep_stream_out *o, const void *data, size_t size, ep_error *err) {
+    return ep_fd_write(o->fd, data, size) ? EP_OK : ep_file_fail(err, "write", o->path);
 }
 
 static ep_status deflate_some(ep_stream_out *o, const void *data, size_t size, int flush, ep_error *err) {
@@ -429,8 +411,8 @@ ep_status ep_stream_commit(ep_stream_out *o, ep_error *err) {
     ep_status status = o->gzip ? deflate_some(o, NULL, 0, Z_FINISH, err) : EP_OK;
     int fd = o->fd;
     o->fd = -1;
-    if (close(fd) != 0 && status == EP_OK) status = io_fail(err, "write", o->path);
-    if (status == EP_OK && o->beside && rename(o->beside, o->path) != 0) status = io_fail(err, "replace", o->path);
+    if (close(fd) != 0 && status == EP_OK) status = ep_file_fail(err, "write", o->path);
+    if (status == EP_OK && o->beside && rename(o->beside, o->path) != 0) status = ep_file_fail(err, "replace", o->path);
     if (status != EP_OK && o->beside) unlink(o->beside);
     free_out(o);
     return status;

@@ -1,13 +1,12 @@
 /* Machine files, one "key = value ..." a line, and the estimates that stand in for a measurement. */
 #include "model/machine/machine.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/isa.h"
 #include "base/text.h"
@@ -123,17 +122,14 @@ ep_status ep_machine_parse(const char *text, const char *name, ep_error *err, ep
 }
 
 ep_status ep_machine_read(const char *path, ep_error *err, ep_machine *out) {
-    FILE *f = fopen(path, "rb");
-    if (!f) return ep_fail(err, EP_ERROR_IO, "%s: %s", path, strerror(errno));
-    char text[16384];
-    size_t n = fread(text, 1, sizeof text - 1, f);
-    bool bad = ferror(f) != 0, longer = n == sizeof text - 1;
-    fclose(f);
-    if (bad) return ep_fail(err, EP_ERROR_IO, "%s could not be read", path);
-    if (longer) return ep_fail(err, EP_ERROR_FORMAT, "%s: a machine file has less than 16 KiB", path);
-    if (memchr(text, 0, n)) return ep_fail(err, EP_ERROR_FORMAT, "%s is not a text file", path);
-    text[n] = 0;
-    return ep_machine_parse(text, path, err, out);
+    enum { LIMIT = 16384 }; /* ours have 1 KiB; what is larger is another file */
+    char *text;
+    size_t n;
+    EP_TRY(ep_file_read(path, LIMIT, err, &text, &n));
+    ep_status status = memchr(text, 0, n) ? ep_fail(err, EP_ERROR_FORMAT, "%s is not a text file", path)
+                                          : ep_machine_parse(text, path, err, out);
+    free(text);
+    return status;
 }
 
 static void write_field(ep_text *t, size_t row, const ep_machine *m) {
@@ -150,37 +146,24 @@ static void write_field(ep_text *t, size_t row, const ep_machine *m) {
     ep_text_char(t, '\n');
 }
 
-/* Makes `path`'s folders, one by one. */
-static void make_folders(char *path) {
-    for (char *p = path + 1; *p; p++) {
-        if (*p != '/') continue;
-        *p = 0;
-        mkdir(path, 0777);
-        *p = '/';
-    }
-}
-
-/* Written beside the target and renamed, so that a reader never sees half of it. */
-static ep_status replace_file(const char *path, const char *text, size_t len, ep_error *err) {
-    char temporary[4096];
-    if ((size_t)snprintf(temporary, sizeof temporary, "%s.new", path) >= sizeof temporary)
-        return ep_fail(err, EP_ERROR_IO, "the path of the machine file is longer than %zu bytes", sizeof temporary);
-    make_folders(temporary);
-    FILE *f = fopen(temporary, "wb");
-    if (!f) return ep_fail(err, EP_ERROR_IO, "%s: %s", temporary, strerror(errno));
-    bool ok = fwrite(text, 1, len, f) == len;
-    ok = fclose(f) == 0 && ok;
-    if (ok && rename(temporary, path) == 0) return EP_OK;
-    remove(temporary);
-    return ep_fail(err, EP_ERROR_IO, "%s could not be written", path);
+/* The folder that `path` is to stand in. */
+static ep_status make_folder(const char *path, ep_error *err) {
+    const char *slash = strrchr(path, '/');
+    if (!slash || slash == path) return EP_OK;
+    char *folder = strndup(path, (size_t)(slash - path));
+    if (!folder) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for the path %s", path);
+    ep_status status = ep_file_make_folder(folder, err);
+    free(folder);
+    return status;
 }
 
 ep_status ep_machine_write(const ep_machine *m, const char *path, ep_error *err) {
     ep_text t = {0};
     ep_text_add(&t, "# What this machine can do. Two numbers: one thread, all threads; 0 = unknown.\n");
     for (size_t i = 0; i < FIELD_COUNT; i++) write_field(&t, i, m);
-    ep_status status = t.failed ? ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for the machine file")
-                                : replace_file(path, ep_text_str(&t), t.len, err);
+    ep_status status =
+        t.failed ? ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for the machine file") : make_folder(path, err);
+    if (status == EP_OK) status = ep_file_write(path, ep_text_str(&t), t.len, err);
     ep_text_free(&t);
     return status;
 }

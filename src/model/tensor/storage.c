@@ -13,13 +13,13 @@ void ep_storage_release(ep_storage *s) {
 }
 
 static void release_default(ep_storage *s) {
-    ep_allocator_default.free(ep_allocator_default.user, s->data, s->bytes);
+    free(s->data);
     free(s);
 }
 
 ep_status ep_storage_create(size_t bytes, ep_error *err, ep_storage **out) {
     ep_storage *s = calloc(1, sizeof *s);
-    void *data = s ? ep_allocator_default.alloc(ep_allocator_default.user, bytes, 64) : NULL;
+    void *data = s ? ep_malloc_aligned(bytes, 64) : NULL;
     if (!data) {
         free(s);
         return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "%zu bytes for a tensor could not be allocated", bytes);

@@ -1,10 +1,10 @@
 /* One HTML page that needs nothing else: the page's parts with the data put in. */
 #include "report.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/file.h"
 
 extern const char ep_embedded_report_report_html[], ep_embedded_report_report_css[];
 extern const char ep_embedded_report_timeline_js[], ep_embedded_report_tables_js[];
@@ -118,14 +118,6 @@ static void assemble(ep_text *out, const char *title, const char *data) {
     }
 }
 
-static ep_status write_file(const char *path, const ep_text *page, ep_error *err) {
-    FILE *f = fopen(path, "wb");
-    if (!f) return ep_fail(err, EP_ERROR_IO, "%s: %s", path, strerror(errno));
-    bool ok = fwrite(page->data, 1, page->len, f) == page->len;
-    ok = fclose(f) == 0 && ok;
-    return ok ? EP_OK : ep_fail(err, EP_ERROR_IO, "%s could not be written", path);
-}
-
 ep_status ep_report_html(const ep_trace *const *traces, const char *const *labels, size_t count,
                          const char *verdicts_json, const ep_analysis_options *options, const char *path,
                          ep_error *err) {
@@ -139,7 +131,7 @@ ep_status ep_report_html(const ep_trace *const *traces, const char *const *label
         }
         assemble(&page, ep_text_str(&title), ep_text_str(&data));
         status = page.failed || title.failed ? ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for the report")
-                                             : write_file(path, &page, err);
+                                             : ep_file_write(path, page.data, page.len, err);
     }
     ep_text_free(&data);
     ep_text_free(&page);

@@ -57,9 +57,8 @@ static void test_numbers(void **state) {
     (void)state;
     ep_json_out o = {0};
     ep_json_array(&o);
-    ep_json_double(&o, 0.1);
-    ep_json_double(&o, INFINITY);
-    ep_json_double(&o, 1.0 / 3);
+    ep_json_fixed(&o, INFINITY, 1);
+    ep_json_fixed(&o, -1.0 / 3, 3);
     ep_json_fixed(&o, 2.5, 2);
     ep_json_us(&o, 1669329643132548125);
     ep_json_us(&o, 1500);
@@ -67,7 +66,7 @@ static void test_numbers(void **state) {
     ep_json_us(&o, INT64_MIN);
     ep_json_us(&o, 7000);
     ep_json_end(&o);
-    check(&o, "[0.1,null,0.3333333333333333,2.50,1669329643132548.125,1.5,-0.001,-9223372036854775.808,7]");
+    check(&o, "[null,-0.333,2.50,1669329643132548.125,1.5,-0.001,-9223372036854775.808,7]");
 }
 
 static bool collect(void *user, const char *data, size_t n) {

@@ -178,8 +178,7 @@ ep_status ep_cpu_measure(int threads, ep_error *err, ep_machine *out) {
     gmtime_r(&now, &day);
     strftime(m.source, sizeof m.source, "measured %Y-%m-%d", &day);
     size_t bytes = pick_sizes(threads).memory;
-    const ep_allocator *a = &ep_allocator_default;
-    char *from = a->alloc(a->user, bytes + HUGE_PAGE, HUGE_PAGE), *to = a->alloc(a->user, bytes + HUGE_PAGE, HUGE_PAGE);
+    char *from = ep_malloc_aligned(bytes + HUGE_PAGE, HUGE_PAGE), *to = ep_malloc_aligned(bytes + HUGE_PAGE, HUGE_PAGE);
     if (from && to) {
         memset(from, 1, bytes + HUGE_PAGE);
         memset(to, 0, bytes);
@@ -190,8 +189,8 @@ ep_status ep_cpu_measure(int threads, ep_error *err, ep_machine *out) {
         }
         m.fork_join_us = threads > 1 ? fork_join_us(threads) : 0;
     }
-    a->free(a->user, from, bytes + HUGE_PAGE);
-    a->free(a->user, to, bytes + HUGE_PAGE);
+    free(from);
+    free(to);
     if (!from || !to) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for two buffers of %zu bytes", bytes);
     *out = m;
     return EP_OK;

@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "base/alloc.h"
-
 typedef struct ref_pool {
     atomic_int refs; /* the backend and every live storage */
     atomic_int_fast64_t in_use, peak, allocations;
@@ -30,7 +28,7 @@ void ep_ref_memory_close(ep_backend *b) {
 static void release(ep_storage *s) {
     ref_pool *p = s->owner;
     atomic_fetch_sub(&p->in_use, (int64_t)s->bytes);
-    ep_allocator_default.free(ep_allocator_default.user, s->data, s->bytes);
+    free(s->data);
     free(s);
     drop(p);
 }

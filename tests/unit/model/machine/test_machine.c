@@ -86,7 +86,7 @@ static void test_errors(void **state) {
     }
     ep_machine m;
     ep_error err = {0};
-    assert_int_equal(ep_machine_read(in_folder("absent.txt"), &err, &m), EP_ERROR_IO);
+    assert_int_equal(ep_machine_read(in_folder("absent.txt"), &err, &m), EP_ERROR_NOT_FOUND);
     assert_non_null(strstr(err.message, "absent.txt"));
 }
 
