@@ -7,7 +7,7 @@
  *     bench_gpu ways       tuned blocks timed by events as bench/peers/gpu_fused_peers.py times its own: after a rest as PyTorch's
  *                          script does (seven bursts of 10, of 50 where they are short), 20 in a row, bursts of 3 ms after 0.2 s
  *                          of rest, and 0.3 s after 0.15 s of the same
- *     bench_gpu [ways] M,DIM,HIDDEN ...   these blocks alone */
+ *     bench_gpu [ways] [linear|mlp|geglu] M,DIM,HIDDEN ...   these blocks alone; linear: from DIM to HIDDEN */
 #include "bench_gpu.h"
 
 #include <string.h>
@@ -131,6 +131,8 @@ static void gated(int64_t m, int64_t n) {
     ep_tensor_destroy(o.dy);
 }
 
+static const char *const kinds[] = {[EP_BLOCK_LINEAR] = "linear", [EP_BLOCK_MLP] = "mlp", [EP_BLOCK_GATED] = "geglu"};
+
 static void block(ep_block_kind kind, int64_t m, int64_t dim, int64_t hidden) {
     static const char *const modes[] = {"eager", "compiled", "tuned"};
     operands o = {.g = device(m, dim, 1, 1)};
@@ -138,6 +140,7 @@ static void block(ep_block_kind kind, int64_t m, int64_t dim, int64_t hidden) {
               *down = device(dim, hidden, 4, 0.02);
     ep_block_weights w = {.gate = gate, .up = up, .down = down};
     if (kind == EP_BLOCK_LINEAR) w = (ep_block_weights){.up = up};
+    if (kind == EP_BLOCK_MLP) w = (ep_block_weights){.up = up, .down = down};
     check(ep_block_create(ctx, kind, kind == EP_BLOCK_LINEAR ? EP_ACT_NONE : EP_ACT_GELU_TANH, &w, &o.block), "block");
     for (int mode = 0; mode < EP_MODE_COUNT; mode++) {
         double us, host;
@@ -152,8 +155,8 @@ static void block(ep_block_kind kind, int64_t m, int64_t dim, int64_t hidden) {
         measure(run_block, &o, 20, &us, &host);
         printf("{\"what\": \"%s\", \"mode\": \"%s\", \"m\": %lld, \"dim\": %lld, \"hidden\": %lld, \"us\": %.2f, "
                "\"host_us\": %.2f, \"short_us\": %.2f}\n",
-               kind == EP_BLOCK_LINEAR ? "linear" : "geglu", modes[mode], (long long)m, (long long)dim,
-               (long long)hidden, us, host, short_bursts(run_block, &o));
+               kinds[kind], modes[mode], (long long)m, (long long)dim, (long long)hidden, us, host,
+               short_bursts(run_block, &o));
         fflush(stdout);
     }
     ep_block_destroy(o.block);
@@ -172,10 +175,13 @@ int main(int argc, char **argv) {
         little = little || strcmp(argv[i], "blocks") == 0;
     }
     if (!open_gpu()) return 2;
+    ep_block_kind kind = EP_BLOCK_GATED;
     for (int i = 1; i < argc; i++) {
         long long m, dim, hidden;
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+            if (strcmp(argv[i], kinds[k]) == 0) kind = (ep_block_kind)k;
         if (sscanf(argv[i], "%lld,%lld,%lld", &m, &dim, &hidden) != 3) continue;
-        block(EP_BLOCK_GATED, m, dim, hidden);
+        block(kind, m, dim, hidden);
         given = true;
     }
     if (!given && !little && !in_ways) {

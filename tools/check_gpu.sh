@@ -60,7 +60,7 @@ export -f one say
 export sanitizer limit
 
 # Test by test, several at a time: each tool is done within a minute.
-tests=$(grep -o 'cmocka_unit_test([a-z_]*)' "$(dirname "$0")/../tests/device/test_cuda_ops.c" | sed 's/.*(\(.*\))/\1/')
+tests=$(grep -o 'cmocka_unit_test([a-z0-9_]*)' "$(dirname "$0")/../tests/device/test_cuda_ops.c" | sed 's/.*(\(.*\))/\1/')
 for tool in memcheck racecheck synccheck initcheck; do
     from=$SECONDS
     {

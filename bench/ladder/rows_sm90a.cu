@@ -1,11 +1,12 @@
 /* Checks and times whole gated blocks of 17 to 128 rows: one kernel (rows_sm90a.cuh), its halves, and the pair it replaces.
  * nvcc -gencode=arch=compute_90a,code=sm_90a -O3 -std=c++17 -o /tmp/rows bench/ladder/rows_sm90a.cu -lcuda -lcublasLt
- * rows check | rows time | rows one M DIM HIDDEN; -DSTAMPS: when CTAs reach what */
+ * rows check | rows time | rows one M DIM HIDDEN | rows linear; -DSTAMPS: when CTAs reach what */
 #include "few.cuh"
 #include "../../src/run/backend/cuda/kernels/sm90a/rows_sm90a.cuh"
 #include <unistd.h>
 
 STREAM(sg128_224, 2, 224, 5, 1, true, ACT_GELU_TANH)
+STREAM(sp64_64x2, 1, 64, 12, 2, false, ACT_NONE)
 STREAM(sg128_128, 2, 128, 7, 1, true, ACT_GELU_TANH)
 
 #define ROWS_KERNEL(name, XR, H, OUT, STAGES, Y_STAGES)                                                                \
@@ -16,11 +17,15 @@ STREAM(sg128_128, 2, 128, 7, 1, true, ACT_GELU_TANH)
         ep::rows_body<ep::bf16_type, XR, H, OUT, STAGES, Y_STAGES>(&x, &g, &u, &h, &d, a);                             \
     }
 /* name, rows of x, columns of h, stages of h, of y */
+#ifdef LINEAR
+#define ROWS_LIST(V) V(r128_112_128, 128, 112, 128, 5, 7) V(r64_112_128, 64, 112, 128, 6, 9)
+#else
 #define ROWS_LIST(V)                                                                                                   \
     V(r128_112_128, 128, 112, 128, 5, 7)                                                                               \
     V(r128_128_128, 128, 128, 128, 4, 7)                                                                               \
     V(r64_112_128, 64, 112, 128, 6, 9)                                                                                 \
     V(r64_128_128, 64, 128, 128, 5, 9)
+#endif
 ROWS_LIST(ROWS_KERNEL)
 
 struct Rows {
@@ -53,8 +58,10 @@ static int best_split(int columns, int blocks) {
     return best;
 }
 
-static void launch(const Rows &f, int what, const bf *x, const bf *g, const bf *u, const bf *d, bf *h, bf *y, int m,
-                   int k, int n, int out, unsigned long long policy = ep::L2_NORMAL) {
+static int forced_split;
+
+static void launch(const Rows &f, int what, const bf *x, const bf *g, const bf *u, const bf *d, const bf *h, bf *y,
+                   int m, int k, int n, int out, unsigned long long policy = ep::L2_NORMAL) {
     int rows = (m + 7) / 8 * 8;
     CUtensorMap mx = map2d(x, m, k, rows), mg = map2d(g, n, k, f.h), mu = map2d(u, n, k, f.h),
                 mh = map2d(h, m, n, rows), md = map2d(d, out, n, f.out);
@@ -65,10 +72,10 @@ static void launch(const Rows &f, int what, const bf *x, const bf *g, const bf *
     a.out = out;
     a.tiles = what == SECOND ? 0 : (n + f.h - 1) / f.h;
     a.columns = what == FIRST ? 0 : (out + f.out - 1) / f.out;
-    a.split = what == FIRST ? 1 : best_split(a.columns, (n + 63) / 64);
+    a.split = what == FIRST ? 1 : forced_split ? forced_split : best_split(a.columns, (n + 63) / 64);
     a.pieces = f.out / (a.split > 6 ? 16 : 32);
     a.x_rows = rows;
-    a.h = h;
+    a.h = (void *)h;
     a.y = y;
     a.parts = parts;
     a.h_row = n;
@@ -200,6 +207,58 @@ static void block(int m, int k, int n, int out, bool timed) {
         for (bf *p : w[i]) cudaFree(p);
 }
 
+/* y = x w^T alone by the kernel's second half, k in 1 to 8 parts, beside the streaming kernels and cuBLASLt. */
+static void linear(int m, int k, int n, bool timed) {
+    size_t nk = (size_t)n * k, mk = (size_t)m * k, mo = (size_t)m * n;
+    int sets = timed ? (int)std::min<size_t>(12, 3 + (256 << 20) / (2 * nk)) : 1, at = 0;
+    bf *x = array(mk, 1, 1), *y = array(mo, 3, 1), *ref = array(mo, 5, 1);
+    std::vector<bf *> w;
+    for (int i = 0; i < sets; i++) w.push_back(array(nk, 10 + i, 1 / sqrtf(k)));
+    refer(x, w[0], w[0], ref, m, n, k, false);
+    CK(cudaMemset(state, 0, sizeof(long long) * STATE * 3 * (sizeof kinds / sizeof *kinds)));
+    printf("%d x %d -> %d, bytes' floor %.1f us:", m, k, n, 2e-6 * nk / 4.35);
+    auto time = [&](const char *name, auto run) {
+        double us[2] = {};
+        for (int p = 0; p < (timed ? 2 : 0); p++) {
+            pdl = p;
+            us[p] = graph_us([&] { run(w[at++ % sets]); }, stream, 24);
+        }
+        pdl = false;
+        CK(cudaMemset(y, 0xff, mo * 2));
+        run(w[0]);
+        CK(cudaDeviceSynchronize());
+        double worst, rms = compare(y, ref, m, n, &worst);
+        printf(" %s %.1f/%.1f%s", name, us[0], us[1], rms < 3e-3 ? "" : " WRONG");
+    };
+    time("cublas", [&](bf *v) { cublas(x, v, y, m, n, k, stream); });
+    if (m <= 64)
+        time("stream k8", [&](bf *v) {
+            launch_stream((const void *)sp64_128x8, 1, 128, ep::stream_shape<1, 128, 4, 8, 64>::total, 8, false, x, v,
+                          v, y, m, n, k);
+        });
+    if (m <= 64)
+        time("stream k2", [&](bf *v) {
+            launch_stream((const void *)sp64_64x2, 1, 64, ep::stream_shape<1, 64, 12, 2, 64>::total, 2, false, x, v, v,
+                          y, m, n, k);
+        });
+    for (int s = 1; s <= 8 && s <= (k + 63) / 64; s++) {
+        const Rows &f = *std::find_if(kinds, kinds + sizeof kinds / sizeof *kinds,
+                                      [&](const Rows &r) { return m <= r.xr && (m > 64 || r.xr == 64); });
+        int columns = (n + f.out - 1) / f.out;
+        if (s > 1 && columns * s > 2 * sms) break;
+        CK(cudaMemset(state, 0, sizeof(long long) * STATE * 3 * (sizeof kinds / sizeof *kinds)));
+        forced_split = s;
+        char name[16];
+        snprintf(name, sizeof name, "| rows/%d", s);
+        time(name, [&](bf *v) { launch(f, SECOND, x, v, v, v, x, y, m, 64, k, n, ep::L2_EVICT_FIRST); });
+    }
+    forced_split = 0;
+    printf("\n");
+    fflush(stdout);
+    for (bf *p : {x, y, ref}) cudaFree(p);
+    for (bf *p : w) cudaFree(p);
+}
+
 int main(int argc, char **argv) {
     setvbuf(stdout, nullptr, _IOLBF, 1 << 16);
     alarm(50); /* a kernel that waits forever ends here */
@@ -223,6 +282,13 @@ int main(int argc, char **argv) {
     } else if (what == "time") {
         block(128, 4096, 14336, 4096, true);
         block(64, 2048, 16384, 2048, true);
+    } else if (what == "linear") {
+        for (int m : {17, 65, 128}) linear(m, 1032, 1000, false);
+        static const int shapes[][2] = {{768, 3072},   {3072, 768},   {4096, 4096},  {4096, 6144},
+                                        {4096, 14336}, {14336, 4096}, {2048, 16384}, {16384, 2048},
+                                        {3584, 18944}, {18944, 3584}, {4096, 28672}, {8192, 8192}};
+        for (auto &s : shapes)
+            for (int m : {32, 64, 128}) linear(m, s[0], s[1], true);
     } else {
         int m = atoi(argv[2]), k = atoi(argv[3]), n = atoi(argv[4]);
         block(m, k, n, k, true);

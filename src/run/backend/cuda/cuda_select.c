@@ -99,8 +99,11 @@ const char *cuda_select_reason(const cuda_shape *s, int row) {
     return cuda_select(s) == row ? cuda_gemm_rows[row].why : "another tile is estimated to end sooner";
 }
 
+/* Above 16 rows the library streams a plain product's weights faster than ours (H200, us, in graphs: 32 x 4096 -> 14336 30.4
+ * for 41.8, 64 x 8192 -> 8192 36.4 for 43.1, 64 x 4096 -> 4096 11.1 for 13.6). */
 bool cuda_select_library(const cuda_shape *s, int row, bool residual) {
-    return row < 0 || (!s->gated && !cuda_gemm_rows[row].max_m && s->act == EP_ACT_NONE && !residual);
+    if (row < 0) return true;
+    return !s->gated && (!cuda_gemm_rows[row].max_m || s->m > 16) && s->act == EP_ACT_NONE && !residual;
 }
 
 enum { FORM_decode = false, FORM_rows = true };
@@ -207,13 +210,14 @@ static int cheapest_block(const cuda_shape *s, int64_t out) {
 /* The one kernel saves a launch and an empty memory bus between two, and starts while the one before ends. Up to 16 rows it was
  * measured ahead of two at every size (H200, one after the other: 7.3 for 8.2 us at 1 x 768 -> 3072, 48 for 56 at
  * 1 x 2048 -> 16384, 103 for 112 at 1 x 5120 -> 13824, 35 for 47 at 16 x 2304 -> 9216), but for the smallest, which take as long
- * as replays of two kernels and would cost the host more. Above, with parts of y to add up, it was ahead where the weights
- * exceed the L2 and tiles leave few multiprocessors idle (101 for 106 at 128 x 4096 -> 14336). */
+ * as replays of two kernels and would cost the host more. Above, with parts of y to add up, it is ahead where the weights exceed
+ * the L2, also where its tiles leave a quarter of the multiprocessors idle, since the others take nearly all that memory gives (99
+ * for 106 at 128 x 4096 -> 14336, 81 for 85 at 128 x 4096 -> 11008, 124 for 132 at 128 x 3584 -> 18944). */
 static bool block_faster(const cuda_shape *s, int64_t out, int row, bool always) {
     int64_t bytes = 2 * s->n * (2 * s->k + out);
     if (always) return true;
     if (!cuda_block_rows[row].parts) return s->m > 4 || bytes >= (int64_t)8 << 20;
-    return bytes >= (int64_t)64 << 20 && (double)block_cost(s, out, &cuda_block_rows[row]) <= 1.12 * (double)bytes;
+    return bytes >= (int64_t)64 << 20;
 }
 
 int cuda_select_block(const cuda_shape *s, int64_t out, bool always) {
@@ -226,6 +230,5 @@ const char *cuda_block_reason(const cuda_shape *s, int64_t out, bool always, int
     if (why) return why;
     if (cheapest_block(s, out) != row) return "tiles of another divide the chip better";
     if (block_faster(s, out, row, always)) return "the weights are read without a pause in the middle";
-    return cuda_block_rows[row].parts ? "its tiles leave too much idle, or the weights stay in the L2"
-                                      : "so little is as fast in two replayed ones";
+    return cuda_block_rows[row].parts ? "the weights stay in the L2" : "so little is as fast in two replayed ones";
 }

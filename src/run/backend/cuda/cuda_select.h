@@ -30,8 +30,8 @@ extern const size_t cuda_gemm_row_count;
 int cuda_select(const cuda_shape *shape);
 /* Why a row was passed over for the shape, or why it was taken; static text. */
 const char *cuda_select_reason(const cuda_shape *shape, int row);
-/* Whether the product is better left to cuBLASLt than given to the row that was selected (-1: none): plain ones of many rows
- * without a rounding in the middle, where it was measured faster or equal. */
+/* Whether the product is better left to cuBLASLt than given to the row that was selected (-1: none): plain ones of more than 16
+ * rows without a rounding in the middle, where it was measured faster or equal. */
 bool cuda_select_library(const cuda_shape *shape, int row, bool residual);
 /* The symbol of a row for dtype, act and rounding; static text. */
 const char *cuda_gemm_name(int row, ep_dtype dtype, ep_act act, ep_rounding rounding);

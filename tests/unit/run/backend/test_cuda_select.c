@@ -106,25 +106,28 @@ static void blocks(void **state) {
     static const struct {
         int64_t m, dim, hidden, out;
         const char *name;
-    } all[] = {{1, 2048, 16384, 2048, "ep_bf16_gated_mlp_decode_sm90a_m8h64y16"},
-               {16, 2048, 16384, 2048, "ep_bf16_gated_mlp_decode_sm90a_m16h64y16"},
-               {8, 4096, 14336, 4096, "ep_bf16_gated_mlp_decode_sm90a_m8h56y32"},
-               {9, 4096, 14336, 4096, "ep_bf16_gated_mlp_decode_sm90a_m16h56y32"},
-               {17, 4096, 14336, 4096, "ep_bf16_gated_mlp_rows_sm90a_m64h112y128"},
-               {64, 2048, 16384, 2048, "ep_bf16_gated_mlp_rows_sm90a_m64h128y128"},
-               {64, 4096, 14330, 4096, NULL}, /* no multiple of 8 */
-               {65, 4096, 14336, 4096, "ep_bf16_gated_mlp_rows_sm90a_m128h112y128"},
-               {128, 4096, 14328, 4096, "ep_bf16_gated_mlp_rows_sm90a_m128h112y128"},
-               {128, 2048, 16384, 2048, "ep_bf16_gated_mlp_rows_sm90a_m128h128y128"},
-               {129, 4096, 14336, 4096, NULL},                                 /* too many rows */
-               {64, 768, 3072, 768, NULL},                                     /* stays in the L2 */
-               {1, 768, 3072, 768, "ep_bf16_gated_mlp_decode_sm90a_m8h64y16"}, /* stays in the L2 */
-               {16, 512, 2048, 512, "ep_bf16_gated_mlp_decode_sm90a_m16h64y16"},
-               {1, 512, 2048, 512, NULL},    /* so little that two replayed ones are as fast */
-               {1, 4096, 14330, 4096, NULL}, /* no multiple of 64 */
-               {1, 2044, 16384, 2048, NULL}, /* x in rows that the copy engine cannot read */
-               {128, 4092, 14336, 4096, NULL},
-               {1, 5120, 13824, 5120, "ep_bf16_gated_mlp_decode_sm90a_m8h64y16"}};
+    } all[] = {
+        {1, 2048, 16384, 2048, "ep_bf16_gated_mlp_decode_sm90a_m8h64y16"},
+        {16, 2048, 16384, 2048, "ep_bf16_gated_mlp_decode_sm90a_m16h64y16"},
+        {8, 4096, 14336, 4096, "ep_bf16_gated_mlp_decode_sm90a_m8h56y32"},
+        {9, 4096, 14336, 4096, "ep_bf16_gated_mlp_decode_sm90a_m16h56y32"},
+        {17, 4096, 14336, 4096, "ep_bf16_gated_mlp_rows_sm90a_m64h112y128"},
+        {64, 2048, 16384, 2048, "ep_bf16_gated_mlp_rows_sm90a_m64h128y128"},
+        {64, 4096, 14330, 4096, NULL}, /* no multiple of 8 */
+        {65, 4096, 14336, 4096, "ep_bf16_gated_mlp_rows_sm90a_m128h112y128"},
+        {128, 4096, 14328, 4096, "ep_bf16_gated_mlp_rows_sm90a_m128h112y128"},
+        {128, 2048, 16384, 2048, "ep_bf16_gated_mlp_rows_sm90a_m128h128y128"},
+        {129, 4096, 14336, 4096, NULL},                                 /* too many rows */
+        {64, 768, 3072, 768, NULL},                                     /* stays in the L2 */
+        {1, 768, 3072, 768, "ep_bf16_gated_mlp_decode_sm90a_m8h64y16"}, /* stays in the L2 */
+        {16, 512, 2048, 512, "ep_bf16_gated_mlp_decode_sm90a_m16h64y16"},
+        {1, 512, 2048, 512, NULL},    /* so little that two replayed ones are as fast */
+        {1, 4096, 14330, 4096, NULL}, /* no multiple of 64 */
+        {1, 2044, 16384, 2048, NULL}, /* x in rows that the copy engine cannot read */
+        {128, 4092, 14336, 4096, NULL},
+        {32, 4096, 11008, 4096, "ep_bf16_gated_mlp_rows_sm90a_m64h112y128"}, /* a quarter idle, faster all the same */
+        {128, 3584, 18944, 3584, "ep_bf16_gated_mlp_rows_sm90a_m128h112y128"},
+        {1, 5120, 13824, 5120, "ep_bf16_gated_mlp_decode_sm90a_m8h64y16"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         cuda_shape s = {all[i].m, all[i].hidden, all[i].dim,       EP_DTYPE_BF16, true, EP_ACT_GELU_TANH,
                         9,        132,           EP_ROUNDING_EAGER};
@@ -170,6 +173,12 @@ static void roundings(void **state) {
     assert_true(cuda_select_library(&down, cuda_select(&down), false));
     assert_false(cuda_select_library(&down, cuda_select(&down), true));
     assert_true(cuda_select_library(&down, -1, true));
+    static const int64_t few[][2] = {{16, false}, {17, true}, {64, true}, {128, true}}; /* rows, the library or not */
+    for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
+        cuda_shape s = {few[i][0], 4096, 14336, EP_DTYPE_BF16, false, EP_ACT_NONE, 9, 132, EP_ROUNDING_EAGER};
+        assert_int_equal(cuda_select_library(&s, cuda_select(&s), false), few[i][1]);
+        assert_false(cuda_select_library(&s, cuda_select(&s), true));
+    }
 }
 
 /* How a result's k is divided: never into more parts than it has stages, or than there is room for. */
