@@ -20,12 +20,12 @@ static ep_status figure(const ep_claim *c, const side *s, bool by_step, ep_error
     double *v = ep_malloc_array(s->instances.count, sizeof *v);
     ep_status status = EP_OK;
     *out = (ep_seen){.witness = EP_NO_INDEX};
-    bool ok = ep_matcher_create(s->u, &c->term, &m) && v;
-    for (size_t i = 0; ok && i < s->instances.count && !isnan(out->value); i++) {
-        ok = ep_scope_gather(s->u, s->instances.rows[i], c->term.any_thread, &scope);
-        if (ok) ep_measure(s->u, &scope, &m, -1, out);
-        v[i] = out->value;
-    }
+    bool ok = ep_matcher_create(s->u, &c->term, NULL, &m) && v && ep_series(s->u, &s->instances, &m, -1, &scope, v);
+    size_t shown = 0;
+    while (ok && shown + 1 < s->instances.count && !isnan(v[shown])) shown++;
+    /* The first that is not known gives the reason, else the last one the event. */
+    ok = ok && ep_scope_gather(s->u, s->instances.rows[shown], c->term.any_thread, &scope);
+    if (ok) ep_measure(s->u, &scope, &m, -1, out);
     if (!ok)
         status = ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory to compare two traces");
     else if (!isnan(out->value)) {
@@ -88,10 +88,17 @@ typedef struct name_set {
     size_t count, cap, row_cap;
 } name_set;
 
-static bool holds_name(const name_set *s, const char *name) {
-    for (size_t i = 0; i < s->count; i++)
-        if (strcmp(s->names[i], name) == 0) return true;
-    return false;
+/* Which of the names of `t` the set lacks: by a table of the texts' numbers in the set's trace. */
+static bool mark_missing(const name_set *s, const ep_trace *t, const name_set *of, uint8_t *missing) {
+    uint8_t *has = calloc(t->strings.count + 1, 1);
+    if (!has) return false;
+    for (size_t i = 0; i < s->count; i++) has[t->name[s->rows[i]]] = 1;
+    for (size_t i = 0; i < of->count; i++) {
+        uint32_t id = ep_intern_find(&t->strings, of->names[i], strlen(of->names[i]));
+        missing[i] = id == UINT32_MAX || !has[id];
+    }
+    free(has);
+    return true;
 }
 
 /* The distinct names of matching kernels in all instances, each with a row that has it. */
@@ -100,9 +107,17 @@ static bool gather_names(const ep_claim *c, const side *s, name_set *out) {
     ep_scope scope = {0};
     const ep_facts *f = s->u->facts;
     uint32_t *row_of = ep_malloc_array(f->name_count + 1, sizeof *row_of);
-    bool ok = ep_matcher_create(s->u, &c->term, &m) && row_of;
+    int64_t *until = ep_malloc_array(s->u->trace->lane_count + 1, sizeof *until); /* by lane: what was gone over */
+    bool ok = ep_matcher_create(s->u, &c->term, NULL, &m) && row_of && until;
     if (ok) memset(row_of, 0xff, (f->name_count + 1) * sizeof *row_of);
+    for (size_t i = 0; ok && i < s->u->trace->lane_count; i++) until[i] = INT64_MIN;
     for (size_t i = 0; ok && i < s->instances.count; i++) {
+        uint32_t event = s->instances.rows[i];
+        if (event != EP_NO_INDEX) {
+            int64_t *seen = &until[s->u->trace->lane[event]], end = s->u->trace->ts[event] + s->u->trace->dur[event];
+            if (end <= *seen) continue; /* inside an earlier one of its thread */
+            *seen = end;
+        }
         ok = ep_scope_gather(s->u, s->instances.rows[i], c->term.any_thread, &scope);
         for (size_t k = 0; ok && k < scope.work.count; k++) {
             uint32_t row = scope.work.rows[k], at = s->u->kernel_at[row];
@@ -120,37 +135,47 @@ static bool gather_names(const ep_claim *c, const side *s, name_set *out) {
         out->rows[out->count++] = row_of[id];
     }
     free(row_of);
+    free(until);
     ep_matcher_free(&m);
     ep_scope_free(&scope);
     return ok;
 }
 
+static void say_names(const name_set *x, const name_set *y, const uint8_t *off_x, const uint8_t *off_y, ep_outcome *f) {
+    size_t off = 0;
+    const char *only = NULL, *where = NULL;
+    for (size_t i = x->count; i-- > 0;)
+        if (off_x[i]) off++, only = x->names[i], where = "first", f->witness = x->rows[i];
+    for (size_t i = y->count; i-- > 0;)
+        if (off_y[i]) {
+            off++;
+            if (!only) only = y->names[i], where = "second";
+        }
+    f->kind = off ? EP_VERDICT_BROKEN : EP_VERDICT_CONFIRMED;
+    f->surprise = off ? log2(1 + (double)off) : 0;
+    if (off)
+        ep_text_printf(&f->seen, "%zu name%s in one trace only; '%.100s' in the %s", off, off == 1 ? " is" : "s are",
+                       only, where);
+    else
+        ep_text_printf(&f->seen, "%zu name%s, byte for byte the same", x->count, x->count == 1 ? "" : "s");
+}
+
 static ep_status judge_names(const ep_claim *c, const side *a, const side *b, ep_error *err, ep_outcome *f) {
     name_set x = {0}, y = {0};
+    uint8_t *off_x = NULL, *off_y = NULL;
+    bool ok = gather_names(c, a, &x) && gather_names(c, b, &y);
+    ok = ok && (off_x = calloc(x.count + 1, 1)) != NULL && (off_y = calloc(y.count + 1, 1)) != NULL;
+    ok = ok && mark_missing(&y, b->u->trace, &x, off_x) && mark_missing(&x, a->u->trace, &y, off_y);
     ep_status status = EP_OK;
-    if (!gather_names(c, a, &x) || !gather_names(c, b, &y))
+    if (!ok)
         status = ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory to compare names");
     else if (x.count + y.count == 0) {
         f->kind = EP_VERDICT_UNKNOWN;
         ep_text_add(&f->seen, "neither trace has such a kernel");
-    } else {
-        size_t off = 0;
-        const char *only = NULL, *where = NULL;
-        for (size_t i = x.count; i-- > 0;)
-            if (!holds_name(&y, x.names[i])) off++, only = x.names[i], where = "first", f->witness = x.rows[i];
-        for (size_t i = y.count; i-- > 0;)
-            if (!holds_name(&x, y.names[i])) {
-                off++;
-                if (!only) only = y.names[i], where = "second";
-            }
-        f->kind = off ? EP_VERDICT_BROKEN : EP_VERDICT_CONFIRMED;
-        f->surprise = off ? log2(1 + (double)off) : 0;
-        if (off)
-            ep_text_printf(&f->seen, "%zu name%s in one trace only; '%.100s' in the %s", off,
-                           off == 1 ? " is" : "s are", only, where);
-        else
-            ep_text_printf(&f->seen, "%zu name%s, byte for byte the same", x.count, x.count == 1 ? "" : "s");
-    }
+    } else
+        say_names(&x, &y, off_x, off_y, f);
+    free(off_x);
+    free(off_y);
     free(x.names);
     free(x.rows);
     free(y.names);

@@ -66,16 +66,10 @@ static bool measure_spread(const ep_subject *u, const ep_rows *instances, const 
                            spread *out) {
     ep_matcher m;
     double *v = ep_malloc_array(instances->count + 1, sizeof *v);
-    bool ok = ep_matcher_create(u, term, &m) && v;
+    bool ok = ep_matcher_create(u, term, NULL, &m) && v && ep_series(u, instances, &m, -1, scope, v);
     *out = (spread){.known = ok && instances->count > 0};
-    for (size_t i = 0; ok && i < instances->count; i++) {
-        ep_seen seen;
-        ok = ep_scope_gather(u, instances->rows[i], false, scope);
-        if (!ok) break;
-        ep_measure(u, scope, &m, -1, &seen);
-        if (isnan(seen.value)) out->known = false;
-        v[i] = seen.value;
-    }
+    for (size_t i = 0; ok && i < instances->count; i++)
+        if (isnan(v[i])) out->known = false;
     if (ok && out->known) {
         qsort(v, instances->count, sizeof *v, ep_compare_double);
         size_t n = instances->count;

@@ -1,5 +1,5 @@
 /* Counts and times of a scope; every figure as docs/trace.md defines it, unknown where the trace can't tell. */
-#include "measure.h"
+#include "verdict.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -54,24 +54,60 @@ static bool is_copy(const ep_subject *u, uint32_t row) {
     return k != EP_NO_INDEX && u->facts->names[u->facts->kernels[k].name_id].cls == EP_CLASS_COPY;
 }
 
-static void count_work(const ep_subject *u, const ep_scope *s, const ep_matcher *m, double allowed, ep_seen *out) {
-    for (size_t i = 0; i < s->work.count; i++) {
-        uint32_t row = s->work.rows[i];
-        uint8_t kind = u->trace->kind[row];
-        bool counts = false;
-        switch (m->term->metric) {
-        case EP_METRIC_KERNELS: counts = kind == EP_EVENT_KERNEL && ep_matcher_kernel(u, m, row); break;
-        case EP_METRIC_COPIES: counts = is_copy(u, row); break;
-        case EP_METRIC_MEMCPYS: counts = kind == EP_EVENT_MEMCPY; break;
-        default: counts = kind == EP_EVENT_MEMSET;
-        }
-        if (counts) count_rows(out, row, allowed);
+/* The time of a kernel that ran inside its own launch call, on the calling thread: a CPU's. */
+static int64_t inside_launch_ns(const ep_subject *u, uint32_t row) {
+    const ep_trace *t = u->trace;
+    uint32_t launch = u->facts->links->launch[row];
+    if (launch == EP_NO_INDEX || t->ts[row] < t->ts[launch] || end_of(t, row) > end_of(t, launch)) return 0;
+    return t->dur[row];
+}
+
+/* What one piece of device work adds: 1 or nothing, or its time. */
+static int64_t work_value(const ep_subject *u, ep_matcher *m, uint32_t row) {
+    uint8_t kind = u->trace->kind[row];
+    int64_t ns = u->trace->dur[row];
+    switch (m->term->metric) {
+    case EP_METRIC_KERNELS: return kind == EP_EVENT_KERNEL && ep_matcher_kernel(u, m, row);
+    case EP_METRIC_COPIES: return is_copy(u, row);
+    case EP_METRIC_MEMCPYS: return kind == EP_EVENT_MEMCPY;
+    case EP_METRIC_MEMSETS: return kind == EP_EVENT_MEMSET;
+    case EP_METRIC_DEVICE_TIME: return ns;
+    case EP_METRIC_KERNEL_TIME: return kind == EP_EVENT_KERNEL && ep_matcher_kernel(u, m, row) ? ns : 0;
+    case EP_METRIC_OP_DEVICE_TIME: return ep_matcher_within(u, m, row) ? ns : 0;
+    case EP_METRIC_DISPATCH: return inside_launch_ns(u, row);
+    default: return 0;
     }
 }
 
+static bool op_counts(const ep_subject *u, ep_matcher *m, uint32_t row) {
+    if (m->term->metric == EP_METRIC_VIEWS && u->facts->op_kernels[row] != 0) return false;
+    return ep_matcher_op(u, m, row);
+}
+
+int64_t ep_measure_row(const ep_subject *u, ep_matcher *m, uint32_t row) {
+    ep_metric metric = m->term->metric;
+    if (u->trace->kind[row] == EP_EVENT_OP) {
+        bool of_ops = metric == EP_METRIC_OPS || metric == EP_METRIC_VIEWS || metric == EP_METRIC_OP_COUNT;
+        if (!of_ops && metric != EP_METRIC_OP_TIME) return 0;
+        if (!op_counts(u, m, row)) return 0;
+        return of_ops ? 1 : u->trace->dur[row];
+    }
+    if (u->trace->kind[row] != EP_EVENT_RUNTIME) return 0;
+    if (metric == EP_METRIC_LAUNCHES) return ep_runtime_is_launch(name_of(u, row));
+    const ep_links *l = u->facts->links;
+    int64_t sum = 0;
+    for (uint32_t i = 0, n = ep_links_work_count(l, row); i < n; i++)
+        sum += work_value(u, m, l->work_list[l->first_work[row] + i]);
+    return sum;
+}
+
+static void count_work(const ep_subject *u, const ep_scope *s, ep_matcher *m, double allowed, ep_seen *out) {
+    for (size_t i = 0; i < s->work.count; i++)
+        if (work_value(u, m, s->work.rows[i])) count_rows(out, s->work.rows[i], allowed);
+}
+
 /* A trace without any device event answers "kernels > 0" all the same: that is what the claim is for. */
-static void measure_work_count(const ep_subject *u, const ep_scope *s, const ep_matcher *m, double allowed,
-                               ep_seen *out) {
+static void measure_work_count(const ep_subject *u, const ep_scope *s, ep_matcher *m, double allowed, ep_seen *out) {
     ep_seen lost = *out;
     count_work(u, s, m, allowed, out);
     if (!partial(u, s, &lost)) return;
@@ -83,11 +119,8 @@ static void measure_work_count(const ep_subject *u, const ep_scope *s, const ep_
 static void measure_ops(const ep_subject *u, const ep_scope *s, ep_matcher *m, double allowed, ep_seen *out) {
     bool views = m->term->metric == EP_METRIC_VIEWS;
     if (views && partial(u, s, out)) return;
-    for (size_t i = 0; i < s->ops.count; i++) {
-        uint32_t row = s->ops.rows[i];
-        if (views && u->facts->op_kernels[row] != 0) continue;
-        if (ep_matcher_op(u, m, row)) count_rows(out, row, allowed);
-    }
+    for (size_t i = 0; i < s->ops.count; i++)
+        if (op_counts(u, m, s->ops.rows[i])) count_rows(out, s->ops.rows[i], allowed);
 }
 
 static void measure_launches(const ep_subject *u, const ep_scope *s, double allowed, ep_seen *out) {
@@ -96,20 +129,20 @@ static void measure_launches(const ep_subject *u, const ep_scope *s, double allo
     if (out->value == 0 && s->work.count && s->event == EP_NO_INDEX) unknown(out, "no launch calls were recorded");
 }
 
-static void measure_device_time(const ep_subject *u, const ep_scope *s, const ep_matcher *m, ep_seen *out) {
+static void measure_device_time(const ep_subject *u, const ep_scope *s, ep_matcher *m, ep_seen *out) {
     if (partial(u, s, out)) return;
     int64_t longest = -1;
     for (size_t i = 0; i < s->work.count; i++) {
         uint32_t row = s->work.rows[i];
-        if (m->term->metric == EP_METRIC_KERNEL_TIME &&
-            (u->trace->kind[row] != EP_EVENT_KERNEL || !ep_matcher_kernel(u, m, row)))
-            continue;
-        out->value += (double)u->trace->dur[row];
-        if (u->trace->dur[row] > longest) longest = u->trace->dur[row], out->witness = row;
+        int64_t ns = work_value(u, m, row);
+        out->value += (double)ns;
+        bool counts = m->term->metric == EP_METRIC_DEVICE_TIME ||
+                      (u->trace->kind[row] == EP_EVENT_KERNEL && ep_matcher_kernel(u, m, row));
+        if (counts && ns > longest) longest = ns, out->witness = row;
     }
 }
 
-static bool is_wait(const char *name) {
+bool ep_is_wait(const char *name) {
     return strstr(name, "Synchronize") != NULL;
 }
 
@@ -120,25 +153,13 @@ static double wait_ns(const ep_subject *u, const ep_scope *s, uint32_t *witness)
     uint32_t lane = EP_NO_INDEX;
     for (size_t i = 0; i < s->calls.count; i++) {
         uint32_t row = s->calls.rows[i];
-        if (!is_wait(name_of(u, row))) continue;
+        if (!ep_is_wait(name_of(u, row))) continue;
         if (t->lane[row] != lane) lane = t->lane[row], end = INT64_MIN;
         if (t->ts[row] < end) continue;
         end = end_of(t, row);
         int64_t cut = end < s->end ? end : s->end;
         sum += cut - t->ts[row];
         if (t->dur[row] > longest) longest = t->dur[row], *witness = row;
-    }
-    return (double)sum;
-}
-
-/* Kernels that ran inside their own launch call ran on the calling thread: a CPU's. */
-static double inside_launch_ns(const ep_subject *u, const ep_scope *s) {
-    const ep_trace *t = u->trace;
-    int64_t sum = 0;
-    for (size_t i = 0; i < s->work.count; i++) {
-        uint32_t row = s->work.rows[i], launch = u->facts->links->launch[row];
-        if (launch == EP_NO_INDEX || t->ts[row] < t->ts[launch] || end_of(t, row) > end_of(t, launch)) continue;
-        sum += t->dur[row];
     }
     return (double)sum;
 }
@@ -158,9 +179,10 @@ static double host_ns(const ep_subject *u, const ep_scope *s) {
     return (double)sum;
 }
 
-static void measure_dispatch(const ep_subject *u, const ep_scope *s, ep_seen *out) {
+static void measure_dispatch(const ep_subject *u, const ep_scope *s, ep_matcher *m, ep_seen *out) {
     uint32_t ignored = EP_NO_INDEX;
-    double v = host_ns(u, s) - wait_ns(u, s, &ignored) - inside_launch_ns(u, s);
+    double v = host_ns(u, s) - wait_ns(u, s, &ignored);
+    for (size_t i = 0; i < s->work.count; i++) v -= (double)work_value(u, m, s->work.rows[i]);
     out->value = v > 0 ? v : 0;
     out->witness = s->event;
 }
@@ -206,11 +228,16 @@ static void measure_idle(const ep_subject *u, const ep_scope *s, ep_seen *out) {
     out->witness = s->event;
 }
 
+double ep_measure_worse(const ep_matcher *m, double launches) {
+    return m->claim ? ep_claim_surprise(m->claim, launches, m->other) : launches;
+}
+
 static void measure_op(const ep_subject *u, const ep_scope *s, ep_matcher *m, double allowed, ep_seen *out) {
     const ep_trace *t = u->trace;
     bool device = m->term->metric == EP_METRIC_OP_DEVICE_TIME, launches = m->term->metric == EP_METRIC_OP_LAUNCHES;
     if ((device || launches) && partial(u, s, out)) return;
     size_t seen = 0;
+    double worst = -1;
     for (size_t i = 0; i < s->ops.count; i++) {
         uint32_t row = s->ops.rows[i];
         if (!ep_matcher_op(u, m, row)) continue;
@@ -221,9 +248,9 @@ static void measure_op(const ep_subject *u, const ep_scope *s, ep_matcher *m, do
         else if (m->term->metric == EP_METRIC_OP_TIME)
             v = (double)t->dur[row];
         if (launches) {
-            /* The call that is furthest from what was allowed speaks for all. */
-            bool worse = seen == 1 || fabs(v - allowed) > fabs(out->value - allowed);
-            if (worse) out->value = v, out->witness = row;
+            /* The call that is furthest from what is claimed speaks for all. */
+            double by = ep_measure_worse(m, v);
+            if (by > worst) worst = by, out->value = v, out->witness = row;
         } else if (m->term->metric == EP_METRIC_OP_COUNT)
             count_rows(out, row, allowed);
         else {
@@ -237,12 +264,7 @@ static void measure_op(const ep_subject *u, const ep_scope *s, ep_matcher *m, do
     } else if (seen == 0 && launches)
         snprintf(out->note, sizeof out->note, "no op '%.80s' runs here", m->term->pattern);
     if (!device || isnan(out->value)) return;
-    for (size_t i = 0; i < s->work.count; i++) {
-        uint32_t op = ep_links_owner(u->facts->links, s->work.rows[i]);
-        while (op != EP_NO_INDEX && !(t->kind[op] == EP_EVENT_OP && ep_matcher_op(u, m, op)))
-            op = u->facts->links->parent[op];
-        if (op != EP_NO_INDEX) out->value += (double)t->dur[s->work.rows[i]];
-    }
+    for (size_t i = 0; i < s->work.count; i++) out->value += (double)work_value(u, m, s->work.rows[i]);
 }
 
 void ep_measure(const ep_subject *u, const ep_scope *s, ep_matcher *m, double allowed, ep_seen *out) {
@@ -255,10 +277,11 @@ void ep_measure(const ep_subject *u, const ep_scope *s, ep_matcher *m, double al
     case EP_METRIC_LAUNCHES: measure_launches(u, s, allowed, out); break;
     case EP_METRIC_OPS:
     case EP_METRIC_VIEWS: measure_ops(u, s, m, allowed, out); break;
+    case EP_METRIC_INSTANCES: out->value = 1; break;
     case EP_METRIC_RECOMPILES: ep_measure_recompiles(u, s, out); break;
     case EP_METRIC_DEVICE_TIME:
     case EP_METRIC_KERNEL_TIME: measure_device_time(u, s, m, out); break;
-    case EP_METRIC_DISPATCH: measure_dispatch(u, s, out); break;
+    case EP_METRIC_DISPATCH: measure_dispatch(u, s, m, out); break;
     case EP_METRIC_SYNC_TIME: out->value = wait_ns(u, s, &out->witness); break;
     case EP_METRIC_TIME:
         out->value = (double)(s->end - s->start);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/sort.h"
 
 ep_status ep_subject_create(const ep_trace *t, bool study, ep_error *err, ep_subject *out) {
     ep_subject s = {.trace = t};
@@ -23,7 +24,8 @@ ep_status ep_subject_create(const ep_trace *t, bool study, ep_error *err, ep_sub
     s.lane_first = calloc(t->lane_count + 1, sizeof *s.lane_first);
     s.kernel_at = ep_malloc_array(t->count, sizeof *s.kernel_at);
     s.regime_of = calloc(t->strings.count + 1, sizeof *s.regime_of);
-    if (!s.lane_first || !s.kernel_at || !s.regime_of) {
+    s.processes = calloc(1, sizeof *s.processes);
+    if (!s.lane_first || !s.kernel_at || !s.regime_of || !s.processes) {
         ep_subject_free(&s);
         return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory to check a trace of %zu events", t->count);
     }
@@ -48,6 +50,11 @@ void ep_subject_free(ep_subject *s) {
     free(s->lane_first);
     free(s->kernel_at);
     free(s->regime_of);
+    if (s->processes) {
+        free(s->processes->rows);
+        free(s->processes->first);
+    }
+    free(s->processes);
     memset(s, 0, sizeof *s);
 }
 
@@ -73,27 +80,84 @@ static bool add_host_row(const ep_subject *u, uint32_t row, ep_scope *s) {
     }
 }
 
-/* The part of a lane that starts in [s->start, s->end), found by halving. */
-static bool gather_lane(const ep_subject *u, uint32_t lane, ep_scope *s) {
+static bool is_host_row(const ep_trace *t, uint32_t row) {
+    return t->kind[row] == EP_EVENT_OP || t->kind[row] == EP_EVENT_RUNTIME;
+}
+
+static bool process_order(const void *user, uint32_t a, uint32_t b) {
+    const ep_trace *t = user;
+    uint32_t x = t->lanes[t->lane[a]].pid, y = t->lanes[t->lane[b]].pid;
+    return x != y ? x < y : t->ts[a] < t->ts[b];
+}
+
+static bool lane_order(const void *user, uint32_t a, uint32_t b) {
+    const ep_trace *t = user;
+    return t->lane[a] < t->lane[b];
+}
+
+const ep_timeline *ep_subject_processes(const ep_subject *u) {
     const ep_trace *t = u->trace;
-    const uint32_t *order = u->facts->links->order;
-    size_t low = u->lane_first[lane], end = u->lane_first[lane + 1], high = end;
+    const ep_links *l = u->facts->links;
+    ep_timeline *p = u->processes;
+    if (p->built) return p;
+    size_t n = 0, pids = t->strings.count;
+    for (size_t i = 0; i < l->order_count; i++) n += is_host_row(t, l->order[i]);
+    if (!p->rows) p->rows = ep_malloc_array(n + 1, sizeof *p->rows);
+    if (!p->first) p->first = calloc(pids + 2, sizeof *p->first);
+    if (!p->rows || !p->first) return NULL;
+    n = 0;
+    for (size_t i = 0; i < l->order_count; i++)
+        if (is_host_row(t, l->order[i])) p->rows[n++] = l->order[i];
+    if (!ep_sort_rows(p->rows, n, process_order, t)) return NULL;
+    for (size_t i = 0; i < n; i++) p->first[t->lanes[t->lane[p->rows[i]]].pid + 1]++;
+    for (size_t i = 0; i <= pids; i++) p->first[i + 1] += p->first[i];
+    p->built = 1;
+    return p;
+}
+
+size_t ep_first_at(const ep_trace *t, const uint32_t *rows, size_t low, size_t high, int64_t ts) {
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (t->ts[order[middle]] < s->start)
+        if (t->ts[rows[middle]] < ts)
             low = middle + 1;
         else
             high = middle;
     }
-    for (size_t i = low; i < end && t->ts[order[i]] < s->end; i++)
-        if (order[i] != s->event && !add_host_row(u, order[i], s)) return false;
+    return low;
+}
+
+static bool gather_rows(const ep_subject *u, const uint32_t *rows, size_t n, ep_scope *s) {
+    s->looked_at += n;
+    for (size_t i = 0; i < n; i++)
+        if (rows[i] != s->event && !add_host_row(u, rows[i], s)) return false;
     return true;
+}
+
+/* The part of a lane that starts in [s->start, s->end). */
+static bool gather_lane(const ep_subject *u, uint32_t lane, ep_scope *s) {
+    const uint32_t *order = u->facts->links->order;
+    size_t low = u->lane_first[lane], high = u->lane_first[lane + 1];
+    low = ep_first_at(u->trace, order, low, high, s->start);
+    return gather_rows(u, order + low, ep_first_at(u->trace, order, low, high, s->end) - low, s);
+}
+
+/* The part of a process, one thread after the other. */
+static bool gather_process(const ep_subject *u, uint32_t pid, ep_scope *s) {
+    const ep_timeline *p = ep_subject_processes(u);
+    if (!p) return false;
+    size_t low = ep_first_at(u->trace, p->rows, p->first[pid], p->first[pid + 1], s->start);
+    size_t n = ep_first_at(u->trace, p->rows, low, p->first[pid + 1], s->end) - low;
+    uint32_t *rows = ep_malloc_array(n + 1, sizeof *rows);
+    bool ok = rows != NULL;
+    if (ok && n) memcpy(rows, p->rows + low, n * sizeof *rows);
+    ok = ok && ep_sort_rows(rows, n, lane_order, u->trace) && gather_rows(u, rows, n, s);
+    free(rows);
+    return ok;
 }
 
 static bool gather_trace(const ep_subject *u, ep_scope *s) {
     const ep_links *l = u->facts->links;
-    s->start = u->facts->span_start_ns;
-    s->end = u->facts->span_end_ns;
+    s->looked_at += l->order_count;
     for (size_t i = 0; i < l->order_count; i++) {
         uint32_t row = l->order[i];
         uint8_t kind = u->trace->kind[row];
@@ -109,19 +173,20 @@ static bool gather_trace(const ep_subject *u, ep_scope *s) {
     return true;
 }
 
-bool ep_scope_gather(const ep_subject *u, uint32_t event, bool any_thread, ep_scope *s) {
+void ep_scope_open(const ep_subject *u, uint32_t event, ep_scope *s) {
     const ep_trace *t = u->trace;
     s->ops.count = s->calls.count = s->work.count = 0;
     s->event = event;
+    s->start = event == EP_NO_INDEX ? u->facts->span_start_ns : t->ts[event];
+    s->end = event == EP_NO_INDEX ? u->facts->span_end_ns : s->start + (t->dur[event] > 0 ? t->dur[event] : 0);
+}
+
+bool ep_scope_gather(const ep_subject *u, uint32_t event, bool any_thread, ep_scope *s) {
+    ep_scope_open(u, event, s);
     s->any_thread = any_thread;
     if (event == EP_NO_INDEX) return gather_trace(u, s);
-    s->start = t->ts[event];
-    s->end = s->start + (t->dur[event] > 0 ? t->dur[event] : 0);
-    uint32_t own = t->lane[event];
-    if (!any_thread) return gather_lane(u, own, s);
-    for (uint32_t lane = 0; lane < t->lane_count; lane++)
-        if (t->lanes[lane].pid == t->lanes[own].pid && !gather_lane(u, lane, s)) return false;
-    return true;
+    uint32_t own = u->trace->lane[event];
+    return any_thread ? gather_process(u, u->trace->lanes[own].pid, s) : gather_lane(u, own, s);
 }
 
 void ep_scope_free(ep_scope *s) {
@@ -149,10 +214,14 @@ bool ep_op_name_matches(const char *pattern, const char *name) {
     return strcmp(plain + n, "_tanh") == 0 || strcmp(plain + n, "_erf") == 0 || strcmp(plain + n, "_") == 0;
 }
 
-bool ep_matcher_create(const ep_subject *u, const ep_term *t, ep_matcher *m) {
-    *m = (ep_matcher){.term = t};
+bool ep_matcher_create(const ep_subject *u, const ep_term *t, const ep_claim *claim, ep_matcher *m) {
+    *m = (ep_matcher){.term = t, .claim = claim};
     if (!t->pattern) return true;
     ep_filter filter = ep_metrics[t->metric].filter;
+    if (t->metric == EP_METRIC_OP_DEVICE_TIME) {
+        m->within = calloc(u->trace->count + 1, 1);
+        if (!m->within) return false;
+    }
     if (filter == EP_FILTER_OP || filter == EP_FILTER_OPS) {
         m->texts = calloc(u->trace->strings.count + 1, 1);
         return m->texts != NULL;
@@ -171,6 +240,7 @@ bool ep_matcher_create(const ep_subject *u, const ep_term *t, ep_matcher *m) {
 void ep_matcher_free(ep_matcher *m) {
     free(m->names);
     free(m->texts);
+    free(m->within);
     memset(m, 0, sizeof *m);
 }
 
@@ -185,6 +255,22 @@ bool ep_matcher_op(const ep_subject *u, ep_matcher *m, uint32_t row) {
     uint32_t id = u->trace->name[row];
     if (m->texts[id] == 0) m->texts[id] = ep_op_name_matches(m->term->pattern, ep_trace_text(u->trace, id)) ? 1 : 2;
     return m->texts[id] == 1;
+}
+
+/* Every op on the way up is answered with it, so that deep stacks are climbed once. */
+bool ep_matcher_within(const ep_subject *u, ep_matcher *m, uint32_t work) {
+    const ep_links *l = u->facts->links;
+    uint32_t first = ep_links_owner(l, work), top = first;
+    uint8_t answer = 0;
+    while (top != EP_NO_INDEX && !answer) {
+        answer = m->within[top];
+        if (!answer && u->trace->kind[top] == EP_EVENT_OP && ep_matcher_op(u, m, top)) answer = 1;
+        if (!answer) top = l->parent[top];
+    }
+    if (!answer) answer = 2;
+    for (uint32_t row = first; row != top; row = l->parent[row]) m->within[row] = answer;
+    if (top != EP_NO_INDEX) m->within[top] = answer;
+    return answer == 1;
 }
 
 static bool lower(char c) {
@@ -244,6 +330,13 @@ static bool kernel_does(const ep_subject *u, uint32_t row, const char *op) {
     return u->facts->names[k->name_id].cls == EP_CLASS_GEMM && word_does(colons ? colons + 2 : owner, plain);
 }
 
+int ep_kernel_does(const ep_subject *u, uint32_t row, const char *const *names, int count) {
+    int does = 0;
+    if (u->trace->kind[row] != EP_EVENT_KERNEL || u->kernel_at[row] == EP_NO_INDEX) return 0;
+    for (int k = 0; k < count; k++) does += kernel_does(u, row, names[k]);
+    return does;
+}
+
 static void note_name(const ep_subject *u, uint32_t row, char *out, size_t size, const char *before,
                       const char *after) {
     snprintf(out, size, "%s%.60s%s", before, ep_trace_text(u->trace, u->trace->name[row]), after);
@@ -254,9 +347,7 @@ void ep_measure_fused(const ep_subject *u, const ep_scope *s, const char *const 
     uint32_t some = EP_NO_INDEX, all = EP_NO_INDEX;
     for (size_t i = 0; i < s->work.count && all == EP_NO_INDEX; i++) {
         uint32_t row = s->work.rows[i];
-        if (u->trace->kind[row] != EP_EVENT_KERNEL || u->kernel_at[row] == EP_NO_INDEX) continue;
-        int does = 0;
-        for (int k = 0; k < count; k++) does += kernel_does(u, row, names[k]);
+        int does = ep_kernel_does(u, row, names, count);
         if (does == count)
             all = row;
         else if (does && some == EP_NO_INDEX)

@@ -152,6 +152,7 @@ void ep_no_instances(const ep_guess_block *b, const ep_subject *u, ep_text *out)
 typedef struct series {
     ep_matcher left, right;
     double *v, *o; /* by instance; o: of the term it is compared with */
+    bool summed;   /* both are filled in already, by running sums */
 } series;
 
 /* The block at work: its instances, and what runs in the one that is looked at, on its own thread and on any. */
@@ -171,15 +172,16 @@ static void measure_bound(const ep_subject *u, const ep_claim *c, const ep_scope
 static void measure_claim(const work *k, const ep_claim *c, series *s, ep_seen *seen, double *other) {
     const ep_scope *scope = c->term.any_thread ? &k->any : &k->own;
     *other = 0;
+    ep_seen right = {0};
+    if (c->form == EP_CLAIM_TERM) {
+        ep_measure(k->u, c->other.any_thread ? &k->any : &k->own, &s->right, -1, &right);
+        *other = s->left.other = right.value;
+    }
     switch (c->form) {
     case EP_CLAIM_FUSED: ep_measure_fused(k->u, scope, c->names, c->name_count, seen); break;
     case EP_CLAIM_BOUND: measure_bound(k->u, c, scope, seen); break;
     default: ep_measure(k->u, scope, &s->left, allowed(c), seen);
     }
-    if (c->form != EP_CLAIM_TERM) return;
-    ep_seen right;
-    ep_measure(k->u, c->other.any_thread ? &k->any : &k->own, &s->right, -1, &right);
-    *other = right.value;
     if (isnan(right.value)) *seen = right;
 }
 
@@ -344,23 +346,59 @@ static ep_status judge(work *k, const ep_claim *c, series *s, ep_error *err, ep_
 static bool prepare(const ep_claim *claims, size_t count, const work *k, series *all) {
     for (size_t i = 0; i < count; i++) {
         series *s = &all[i];
+        const ep_claim *c = &claims[i];
         s->v = calloc(k->instances.count + 1, sizeof *s->v);
         s->o = calloc(k->instances.count + 1, sizeof *s->o);
-        if (!s->v || !s->o || !ep_matcher_create(k->u, &claims[i].term, &s->left) ||
-            !ep_matcher_create(k->u, &claims[i].other, &s->right))
+        if (!s->v || !s->o || !ep_matcher_create(k->u, &c->term, c->form <= EP_CLAIM_TERM ? c : NULL, &s->left) ||
+            !ep_matcher_create(k->u, &c->other, NULL, &s->right))
             return false;
     }
     return true;
 }
 
+/* The claims that running sums answer. */
+static bool sum_claim(const work *k, const ep_claim *c, series *s) {
+    bool left = false, right = true;
+    if (c->form == EP_CLAIM_FUSED) return ep_series_fused(k->u, &k->instances, c, s->v, &s->summed);
+    if (c->form > EP_CLAIM_TERM) return true;
+    /* Which call is the worst depends on what the instance compares it with. */
+    if (c->form == EP_CLAIM_TERM && c->term.metric == EP_METRIC_OP_LAUNCHES) return true;
+    if (!ep_series_sums(k->u, &k->instances, &s->left, allowed(c), s->v, &left)) return false;
+    if (left && c->form == EP_CLAIM_TERM && !ep_series_sums(k->u, &k->instances, &s->right, -1, s->o, &right))
+        return false;
+    s->summed = left && right;
+    for (size_t i = 0; s->summed && c->form == EP_CLAIM_TERM && i < k->instances.count; i++)
+        if (isnan(s->o[i])) s->v[i] = NAN;
+    return true;
+}
+
+static bool needs_rows(const ep_claim *c, const series *s, bool any_thread) {
+    if (s->summed || c->form == EP_CLAIM_BOUND) return false;
+    if (c->form == EP_CLAIM_TERM && c->other.any_thread == any_thread && !ep_metric_is_of_span(c->other.metric))
+        return true;
+    return c->term.any_thread == any_thread && (c->form > EP_CLAIM_TERM || !ep_metric_is_of_span(c->term.metric));
+}
+
+static bool look_at(work *k, uint32_t row, bool own, bool any) {
+    ep_scope_open(k->u, row, &k->own);
+    ep_scope_open(k->u, row, &k->any);
+    return (!own || ep_scope_gather(k->u, row, false, &k->own)) && (!any || ep_scope_gather(k->u, row, true, &k->any));
+}
+
 static bool measure_all(const ep_claim *claims, size_t count, work *k, series *all) {
-    bool any = false;
-    for (size_t i = 0; i < count; i++) any |= claims[i].term.any_thread || claims[i].other.any_thread;
-    for (size_t at = 0; at < k->instances.count; at++) {
-        if (!ep_scope_gather(k->u, k->instances.rows[at], false, &k->own)) return false;
-        if (any && !ep_scope_gather(k->u, k->instances.rows[at], true, &k->any)) return false;
+    bool own = false, any = false;
+    size_t left = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!sum_claim(k, &claims[i], &all[i])) return false;
+        own |= needs_rows(&claims[i], &all[i], false);
+        any |= needs_rows(&claims[i], &all[i], true);
+        left += !all[i].summed;
+    }
+    for (size_t at = 0; left && at < k->instances.count; at++) {
+        if (!look_at(k, k->instances.rows[at], own, any)) return false;
         for (size_t i = 0; i < count; i++) {
             ep_seen seen;
+            if (all[i].summed) continue;
             measure_claim(k, &claims[i], &all[i], &seen, &all[i].o[at]);
             all[i].v[at] = seen.value;
         }

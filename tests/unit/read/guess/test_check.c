@@ -143,6 +143,16 @@ static void test_ops(void **state) {
     verdict("region fwd\nop aten::t launches = 0", one, NULL, CONFIRMED, "0", NULL);
     verdict("region fwd\nop linear launches 0", one, NULL, BROKEN, "1", "aten::linear");
     verdict("region fwd\nop nothere launches 0", one, NULL, UNKNOWN, "no op 'nothere'", NULL);
+    /* mul launches 1, 1 and 2: every call must agree, whichever side the one that doesn't is on. */
+    verdict("op mul launches <= 1", two, NULL, BROKEN, "2", "aten::mul at 240.000 us");
+    verdict("op mul launches < 2", two, NULL, BROKEN, "2", "aten::mul at 240.000 us");
+    verdict("op mul launches > 1", two, NULL, BROKEN, "1", "aten::mul at 60.000 us");
+    verdict("op mul launches >= 2", two, NULL, BROKEN, "1", "aten::mul at 60.000 us");
+    verdict("op mul launches != 2", two, NULL, BROKEN, "2", "aten::mul at 240.000 us");
+    verdict("op mul launches in 0..1", two, NULL, BROKEN, "2", "aten::mul at 240.000 us");
+    verdict("op mul launches in 1..2", two, NULL, CONFIRMED, "", NULL);
+    verdict("op linear launches < op mul launches", two, NULL, CONFIRMED, "1 against 2", NULL);
+    verdict("region fwd\nop mul launches <= 1", two, NULL, BROKEN, "1 to 2 in 2 instances, 1 of which breaks it", NULL);
     verdict("region fwd\nop nothere launches 1", one, NULL, BROKEN, "no op 'nothere'", NULL);
     verdict("region fwd\nop mul count = 1", one, NULL, CONFIRMED, "1", NULL);
     verdict("region fwd\nop nothere count = 0", one, NULL, CONFIRMED, "0", NULL);
