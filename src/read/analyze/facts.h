@@ -101,7 +101,7 @@ typedef struct ep_facts {
 ep_status ep_facts_create(const ep_trace *trace, ep_error *err, ep_facts **out);
 void ep_facts_destroy(ep_facts *f);
 
-/* vendor_name.c: by vendor_names.def. */
-ep_kernel_class ep_kernel_classify(const char *name);
+/* vendor_name.c: the class that a name was decoded to. */
+ep_kernel_class ep_kernel_class_of(const ep_kernel_name *decoded);
 
 #endif

@@ -83,8 +83,8 @@ bool facts_names(ep_facts *f) {
     if (f->name_count) qsort(f->names, f->name_count, sizeof *f->names, by_total);
     for (size_t n = 0; n < f->name_count; n++) {
         ep_kernel_kind *name = &f->names[n];
-        name->cls = (uint8_t)ep_kernel_classify(name->name);
         ep_kernel_name_decode(name->name, &name->decoded);
+        name->cls = (uint8_t)ep_kernel_class_of(&name->decoded);
         of[ep_intern_find(&t->strings, name->name, strlen(name->name))] = (uint32_t)n + 1;
     }
     for (size_t k = 0; k < f->kernel_count; k++) f->kernels[k].name_id = of[t->name[f->kernels[k].event]] - 1;

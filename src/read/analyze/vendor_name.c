@@ -5,6 +5,7 @@
 #include "facts.h"
 #include "vendor_fields.h"
 
+enum { MOST_PART = 64 };    /* of a pattern */
 enum { NAME_LIMIT = 1023 }; /* what tells a kernel stands in front; the argument list repeats it */
 
 typedef void (*field_reader)(const char *name, ep_kernel_name *out);
@@ -59,17 +60,47 @@ const char *ep_kernel_class_name(ep_kernel_class c) {
     return (unsigned)c < EP_CLASS_COUNT ? class_names[c] : "other";
 }
 
-static bool matches(const char *pattern, const char *name) {
-    char part[64];
+/* A name with the pairs of characters that occur in it: most patterns are told by those, without a search. */
+typedef struct seen_name {
+    const char *text;
+    uint64_t pairs[1024 / 64];
+} seen_name;
+
+static unsigned pair_of(const char *p) {
+    unsigned a = (unsigned char)p[0], b = (unsigned char)p[1];
+    return (a * 37 + b) % 1024;
+}
+
+static void see(seen_name *s, const char *text) {
+    memset(s, 0, sizeof *s);
+    s->text = text;
+    for (const char *p = text; p[0] && p[1]; p++) s->pairs[pair_of(p) / 64] |= (uint64_t)1 << pair_of(p) % 64;
+}
+
+/* False only where the name can't hold those n characters. */
+static bool may_hold(const seen_name *s, const char *part, size_t n) {
+    for (size_t i = 0; i + 1 < n; i++)
+        if (!(s->pairs[pair_of(part + i) / 64] >> pair_of(part + i) % 64 & 1)) return false;
+    return true;
+}
+
+static bool holds(const seen_name *s, const char *part, size_t n) {
+    char text[MOST_PART];
+    if (!may_hold(s, part, n)) return false;
+    memcpy(text, part, n);
+    text[n] = 0;
+    return strstr(s->text, text) != NULL;
+}
+
+static bool matches(const char *pattern, const seen_name *name) {
     const char *p = pattern;
     bool first = *p == '^';
     p += first;
     while (*p) {
-        size_t n = strcspn(p, "&");
-        if (n >= sizeof part) return false;
-        memcpy(part, p, n);
-        part[n] = 0;
-        if (first ? strncmp(name, part, n) != 0 : strstr(name, part) == NULL) return false;
+        size_t n = 0;
+        while (p[n] && p[n] != '&') n++;
+        if (n >= MOST_PART) return false;
+        if (first ? strncmp(name->text, p, n) != 0 : !holds(name, p, n)) return false;
         first = false;
         p += n + (p[n] == '&');
     }
@@ -88,18 +119,18 @@ static const char *bare(const char *name, char *buffer, size_t size) {
     return buffer;
 }
 
-static const vendor_row *find_row(const char *name) {
+static const vendor_row *find_row(const seen_name *name) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (matches(rows[i].pattern, name)) return &rows[i];
     return NULL;
 }
 
 /* Reductions and elementwise kernels of ATen say in a functor's name what they compute. */
-static void add_functor(const char *name, ep_kernel_name *out) {
-    if (strcmp(out->vendor, "aten") != 0 || !strchr(name, '<')) return;
+static void add_functor(const seen_name *name, ep_kernel_name *out) {
+    if (strcmp(out->vendor, "aten") != 0 || !strchr(name->text, '<')) return;
     if (strcmp(out->class_name, "pointwise") && strcmp(out->class_name, "reduction")) return;
     for (size_t i = 0; i < sizeof functors / sizeof functors[0]; i++) {
-        if (!strstr(name, functors[i].text)) continue;
+        if (!holds(name, functors[i].text, strlen(functors[i].text))) continue;
         if (!strstr(out->family, functors[i].op)) ep_field_add(out->family, sizeof out->family, " ", functors[i].op);
         return;
     }
@@ -109,7 +140,9 @@ void ep_kernel_name_decode(const char *full, ep_kernel_name *out) {
     char buffer[NAME_LIMIT + 1];
     memset(out, 0, sizeof *out);
     const char *name = bare(full ? full : "", buffer, sizeof buffer);
-    const vendor_row *row = find_row(name);
+    seen_name seen;
+    see(&seen, name);
+    const vendor_row *row = find_row(&seen);
     if (!row) {
         snprintf(out->class_name, sizeof out->class_name, "other");
         snprintf(out->note, sizeof out->note, "no rule knows this name");
@@ -121,13 +154,11 @@ void ep_kernel_name_decode(const char *full, ep_kernel_name *out) {
     snprintf(out->note, sizeof out->note, "%s", row->note);
     out->confidence = row->percent / 100.0;
     if (row->reader) row->reader(name, out);
-    add_functor(name, out);
+    add_functor(&seen, out);
 }
 
-ep_kernel_class ep_kernel_classify(const char *name) {
-    ep_kernel_name n;
-    ep_kernel_name_decode(name, &n);
+ep_kernel_class ep_kernel_class_of(const ep_kernel_name *decoded) {
     for (int c = 0; c < EP_CLASS_COUNT; c++)
-        if (strcmp(n.class_name, class_names[c]) == 0) return (ep_kernel_class)c;
+        if (strcmp(decoded->class_name, class_names[c]) == 0) return (ep_kernel_class)c;
     return EP_CLASS_OTHER;
 }
