@@ -14,7 +14,7 @@ enum { EP_WORK_INPUTS = 8, EP_CHAIN_MAX = 12 };
 
 /* Work of one distinct (op, shapes) pair; what an ep_op_work keeps. */
 typedef struct ep_work_row {
-    bool known, at_least, gemm, bias;
+    bool known, at_least, gemm, bias, writes_first;
     const char *reason;
     int64_t flops, bytes_read, bytes_written;
     int64_t batch, m, n, k;
@@ -24,6 +24,7 @@ typedef struct ep_work_row {
     struct {
         int64_t numel;
         int element;
+        bool expanded;
     } in[EP_WORK_INPUTS];
 } ep_work_row;
 

@@ -8,6 +8,7 @@
 /* An op that is open while a lane is walked: the time its inner ops took so far. */
 typedef struct open_op {
     uint32_t row;
+    bool memory;               /* copies or memsets run for it */
     int64_t inner_ns, covered; /* covered: no time before it is counted again */
 } open_op;
 
@@ -48,6 +49,8 @@ static void close_op(attribution *a) {
     if (a->f->health.device_recorded && a->f->op_kernels[o->row] == 0) {
         fact->views++;
         fact->view_self_ns += self;
+        fact->idle += !o->memory;
+        fact->idle_self_ns += o->memory ? 0 : self;
     }
 }
 
@@ -95,7 +98,7 @@ static bool open_one(attribution *a, uint32_t row, size_t calls) {
     fact->total_ns += t->dur[row];
     fact->kernels += s.kernels;
     fact->device_ns += s.device_ns;
-    a->open[a->open_count++] = (open_op){row, 0, t->ts[row]};
+    a->open[a->open_count++] = (open_op){row, s.memcpys + s.memsets > 0, 0, t->ts[row]};
     return ep_links_forward(a->f->links, row) == EP_NO_INDEX || add_backward(a, row, &s);
 }
 

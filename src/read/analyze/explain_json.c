@@ -253,6 +253,7 @@ static void ops(const ep_study *s, out *o) {
         str(o, "name", f->name);
         num(o, "count", f->views);
         us(o, "self_us", f->view_self_ns);
+        num(o, "with_copies_or_memsets", f->views - f->idle);
         ep_json_end(o);
     }
     ep_json_end(o);

@@ -303,15 +303,15 @@ static void device_ops(const ep_study *s, page *p, size_t shown) {
 
 static void views(const ep_study *s, page *p) {
     size_t n = s->facts->op_count, all = 0, shown = 0;
-    for (size_t i = 0; i < n; i++) all += s->facts->ops[i].views > 0;
+    for (size_t i = 0; i < n; i++) all += s->facts->ops[i].idle > 0;
     if (!all) return;
     title(p, "LAUNCH NOTHING                   count    self us");
     for (size_t i = 0; i < n && shown < 8; i++) {
         const ep_op_fact *o = &s->facts->ops[i];
-        if (!o->views) continue;
+        if (!o->idle) continue;
         shown++;
-        ep_text_printf(p->out, "  %s %6s %10.1f\n", op_label(o->name, 29).text, COUNT(o->views),
-                       (double)o->view_self_ns * 1e-3);
+        ep_text_printf(p->out, "  %s %6s %10.1f\n", op_label(o->name, 29).text, COUNT(o->idle),
+                       (double)o->idle_self_ns * 1e-3);
     }
     more(p, shown, all);
 }
@@ -477,7 +477,7 @@ static void fusion(const ep_study *s, page *p) {
         for (int k = 0; k < r->length && k < 6; k++)
             ep_text_printf(&line, "%s%s", k ? " + " : "", ep_cut(r->ops[k], 40, name, sizeof name));
         if (r->length > 6) ep_text_printf(&line, " + %d more", r->length - 6);
-        ep_text_printf(&line, " [%s], %s times: ", r->kind, COUNT(r->instances));
+        ep_text_printf(&line, " [%s], %s time%s: ", r->kind, COUNT(r->instances), S(r->instances));
         if (r->intermediate_bytes < 0)
             ep_text_printf(&line, "%s in all; shapes unknown, so what it saves is unknown", NS(r->ns));
         else

@@ -11,6 +11,7 @@
 #define BYTES(v) ep_figure_bytes(v).text
 #define SHARE(v) ep_figure_share(v).text
 #define COUNT(v) ep_figure_count(v).text
+#define S(n) ((n) == 1 ? "" : "s") /* the plural */
 
 static const double FIRST = 1e18; /* what a reader must know before any figure */
 
@@ -289,17 +290,20 @@ static void view_findings(ep_study *s) {
     int64_t calls = 0, ns = 0;
     for (size_t i = 0; i < s->facts->op_count; i++) {
         const ep_op_fact *o = &s->facts->ops[i];
-        calls += o->views;
-        ns += o->view_self_ns;
-        if (o->views && strcmp(o->name, "aten::t") == 0) best = o;
+        calls += o->idle;
+        ns += o->idle_self_ns;
+        if (o->idle && strcmp(o->name, "aten::t") == 0) best = o;
     }
     if (!calls) return;
-    const char *text =
-        best ? ep_study_printf(s,
-                               "aten::t launches nothing in %s calls: it rewrites sizes and strides, no byte moves. "
-                               "%s ops launch nothing; they cost the host %s.",
-                               COUNT(best->views), COUNT(calls), US((double)ns * 1e-3))
-             : ep_study_printf(s, "%s ops launch nothing; they cost the host %s.", COUNT(calls), US((double)ns * 1e-3));
+    const char *all =
+        calls == 1
+            ? ep_study_printf(s, "1 op launches nothing; it costs the host %s.", US((double)ns * 1e-3))
+            : ep_study_printf(s, "%s ops launch nothing; they cost the host %s.", COUNT(calls), US((double)ns * 1e-3));
+    const char *text = !best ? all
+                             : ep_study_printf(s,
+                                               "aten::t launches nothing in %s call%s: it rewrites sizes and strides, "
+                                               "no byte moves. %s",
+                                               COUNT(best->idle), S(best->idle), all);
     ep_study_finding(s, "views", 0.5, text);
 }
 
@@ -393,20 +397,20 @@ static void host_findings(ep_study *s) {
         ep_study_finding(
             s, "allocator", (double)s->allocator_ns * 1e-3,
             ep_study_printf(s,
-                            "%s calls of the device allocator in steady state (%s on the host): memory is not reused.",
-                            COUNT(s->allocator_calls), US((double)s->allocator_ns * 1e-3)));
+                            "%s call%s of the device allocator in steady state (%s on the host): memory is not reused.",
+                            COUNT(s->allocator_calls), S(s->allocator_calls), US((double)s->allocator_ns * 1e-3)));
     if (s->pageable_copies)
         ep_study_finding(
             s, "pageable", (double)s->pageable_ns * 1e-3,
-            ep_study_printf(s,
-                            "%s copies to the device come from memory that is not pinned (%s, %s): they can't "
-                            "overlap with the host.",
-                            COUNT(s->pageable_copies), BYTES(s->pageable_bytes), US((double)s->pageable_ns * 1e-3)));
+            ep_study_printf(s, "%s to the device from memory that is not pinned (%s, %s): no overlap with the host.",
+                            s->pageable_copies == 1 ? "1 copy"
+                                                    : ep_study_printf(s, "%s copies", COUNT(s->pageable_copies)),
+                            BYTES(s->pageable_bytes), US((double)s->pageable_ns * 1e-3)));
     if (s->longest_sync_ns > 1000000)
         ep_study_finding(s, "sync", fmin((double)s->sync_ns * 1e-3, idle),
-                         ep_study_printf(s, "The host waits %s in %s synchronisations; the longest is %s, %s.",
-                                         US((double)s->sync_ns * 1e-3), COUNT(s->sync_calls), s->longest_sync,
-                                         US((double)s->longest_sync_ns * 1e-3)));
+                         ep_study_printf(s, "The host waits %s in %s synchronisation%s; the longest is %s, %s.",
+                                         US((double)s->sync_ns * 1e-3), COUNT(s->sync_calls), S(s->sync_calls),
+                                         s->longest_sync, US((double)s->longest_sync_ns * 1e-3)));
     if (s->setup_us > 0 && s->setup_us > 0.05 * (double)(s->facts->span_end_ns - s->facts->span_start_ns) * 1e-3)
         ep_study_finding(
             s, "setup", s->setup_us * 0.1,

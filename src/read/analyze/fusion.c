@@ -294,6 +294,17 @@ static bool add_copy(ep_study *s, row_index *ix, uint32_t copy, uint32_t node) {
     return add(s, ix, &r);
 }
 
+/* Brought from the host or another device: no kernel here could read it where it lay. */
+static bool from_elsewhere(const ep_study *s, uint32_t node) {
+    static const char *const ways[] = {"HtoD", "PtoP", "HostToDevice" /* HIP */};
+    uint32_t event = s->work[s->nodes[node].main].event;
+    if (s->trace->kind[event] != EP_EVENT_MEMCPY) return false;
+    const char *name = ep_study_name(s, event);
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
+        if (strstr(name, ways[i])) return true;
+    return false;
+}
+
 static bool add_edges(ep_study *s, row_index *ix) {
     for (uint32_t n = 0; n < s->node_count; n++) {
         const ep_node *node = &s->nodes[n];
@@ -302,8 +313,8 @@ static bool add_edges(ep_study *s, row_index *ix) {
             if (p == EP_NO_INDEX || s->nodes[p].consumer != n) continue;
             bool product = s->nodes[p].cls == EP_CLASS_GEMM || s->nodes[p].cls == EP_CLASS_CONV;
             if (product && light(node->cls) && !add_epilogue(s, ix, p, n)) return false;
-            bool moves =
-                s->nodes[p].cls == EP_CLASS_COPY && node->cls != EP_CLASS_COPY && ep_node_count(&s->nodes[p]) == 1;
+            bool moves = s->nodes[p].cls == EP_CLASS_COPY && node->cls != EP_CLASS_COPY &&
+                         ep_node_count(&s->nodes[p]) == 1 && !from_elsewhere(s, p);
             if (moves && s->rows[s->nodes[p].row].in[0].numel && !add_copy(s, ix, p, n)) return false;
         }
     }

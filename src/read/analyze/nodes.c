@@ -2,7 +2,6 @@
  * its stream wrote. A trace holds no addresses, so reading is inferred: same number of elements, same element size, the
  * newest result not read yet. That is right for the chains fusion asks about and stated as an inference. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyze.h"
 #include "base/alloc.h"
@@ -126,12 +125,8 @@ static bool link_node(ep_study *s, uint32_t at) {
         return false;
     n[1].inputs += (uint32_t)r->input_count;
     for (uint32_t i = n->inputs; i < n[1].inputs; i++) s->producers[i] = EP_NO_INDEX;
-    /* copy_(to, from): only the second operand is read */
-    uint32_t owner = ep_node_owner(s, n);
-    int first = n->cls == EP_CLASS_COPY && r->input_count == 2 && owner != EP_NO_INDEX &&
-                strcmp(ep_study_name(s, owner), "aten::copy_") == 0;
-    for (int i = first; i < r->input_count; i++) {
-        if (r->in[i].numel < SMALLEST) continue;
+    for (int i = r->writes_first; i < r->input_count; i++) {
+        if (r->in[i].numel < SMALLEST || (r->in[i].expanded && !r->gemm)) continue;
         uint32_t p = find_producer(s, at, i);
         s->producers[n->inputs + (uint32_t)i] = p;
         if (p == EP_NO_INDEX) continue;

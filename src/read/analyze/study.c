@@ -125,6 +125,7 @@ const char *ep_short_name(const ep_kernel_name *d, const char *name, char *buffe
 static void keep_row(ep_work_row *r, const ep_op_work *w) {
     memset(r, 0, sizeof *r);
     r->known = w->known, r->at_least = w->at_least, r->gemm = w->gemm, r->bias = w->bias;
+    r->writes_first = w->writes_first;
     r->reason = w->reason;
     r->flops = w->flops, r->bytes_read = w->bytes_read, r->bytes_written = w->bytes_written;
     r->batch = w->batch, r->m = w->m, r->n = w->n, r->k = w->k;
@@ -133,6 +134,7 @@ static void keep_row(ep_work_row *r, const ep_op_work *w) {
     for (int i = 0; i < w->input_count && r->input_count < EP_WORK_INPUTS; i++) {
         if (!w->in[i].tensor) continue;
         r->in[r->input_count].numel = w->in[i].numel;
+        r->in[r->input_count].expanded = w->in[i].expanded;
         r->in[r->input_count++].element = w->in[i].element;
     }
 }

@@ -1,4 +1,4 @@
-/* Arguments of an op as Kineto records them: "Input Dims", "Input type", "Concrete Inputs". */
+/* Arguments of an op as Kineto records them: "Input Dims", "Input type", "Input Strides", "Concrete Inputs". */
 #include "torch_args.h"
 
 #include <ctype.h>
@@ -128,6 +128,49 @@ int ep_torch_operands(const char *dims, const char *type_text, ep_operand *out, 
     }
     finish(out, count);
     return count;
+}
+
+/* One flat list of numbers; -1 in *n: a list of lists. Returns behind it, or NULL. */
+static const char *read_numbers(const char *p, int64_t *out, int *n) {
+    int depth = 0;
+    *n = 0;
+    do {
+        char *end;
+        if (*p == '[')
+            *n = ++depth > 1 ? -1 : *n;
+        else if (*p == ']')
+            depth--;
+        else if (isdigit((unsigned char)*p) || *p == '-') {
+            int64_t v = strtoll(p, &end, 10);
+            if (*n >= EP_TORCH_DIMS) return NULL;
+            if (*n >= 0) out[(*n)++] = v;
+            p = end - 1;
+        } else if (*p != ',') {
+            return NULL;
+        }
+        p = skip_blanks(p + 1);
+    } while (depth > 0);
+    return p;
+}
+
+void ep_torch_strides(const char *strides, ep_operand *operands, int count) {
+    const char *p = skip_blanks(strides);
+    if (*p != '[') return;
+    p = skip_blanks(p + 1);
+    for (int i = 0; i < count && *p == '['; i++) {
+        int64_t stride[EP_TORCH_DIMS];
+        int n;
+        ep_operand *o = &operands[i];
+        p = read_numbers(p, stride, &n);
+        if (!p) return;
+        if (*p == ',') p = skip_blanks(p + 1);
+        if (o->list || !o->tensor || n != o->ndim || o->numel == 0) continue;
+        for (int d = 0; d < n; d++) {
+            if (stride[d] != 0 || o->sizes[d] <= 1) continue;
+            o->expanded = true;
+            o->bytes /= o->sizes[d];
+        }
+    }
 }
 
 /* The text of argument `index`, between its quotes or as a bare value; NULL if there is none. */

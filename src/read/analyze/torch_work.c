@@ -42,13 +42,18 @@ static void set_dtype(ep_op_work *w, const ep_operand *o) {
     memcpy(w->dtype, o->dtype, sizeof w->dtype);
 }
 
+/* All elements, though some may be one in memory: PyTorch hands a product a copy of an expanded operand. */
+static int64_t whole_bytes(const ep_operand *o) {
+    return product(o->numel, o->element, 1, 1);
+}
+
 static void gemm(ep_op_work *w, const ep_operand *a, const ep_operand *b, int64_t batch, int64_t m, int64_t n,
                  int64_t k) {
     w->gemm = true;
     w->batch = batch, w->m = m, w->n = n, w->k = k;
     set_dtype(w, a);
     set_output(w, product(batch, m, n, 1), a->element);
-    known(w, product(2 * batch, m, n, k), a->bytes + b->bytes, w->out_bytes);
+    known(w, product(2 * batch, m, n, k), whole_bytes(a) + whole_bytes(b), w->out_bytes);
 }
 
 static void mm_of(ep_op_work *w, int first) {
@@ -338,6 +343,7 @@ static void rule_fill(ep_op_work *w, const char *concrete, int flops) {
     }
     set_output(w, x->numel, x->element);
     set_dtype(w, x);
+    w->writes_first = true;
     known(w, 0, 0, x->bytes);
 }
 
@@ -350,6 +356,7 @@ static void rule_copy(ep_op_work *w, const char *concrete, int flops) {
     }
     set_output(w, to->numel, to->element);
     set_dtype(w, to);
+    w->writes_first = true;
     known(w, 0, from->bytes, to->bytes);
 }
 
@@ -390,6 +397,7 @@ static void rule_foreach(ep_op_work *w, const char *concrete, int flops) {
     }
     set_output(w, list->numel, list->element);
     set_dtype(w, list);
+    w->writes_first = !flops;
     known(w, list->numel * flops, flops ? read : read - list->bytes, list->bytes);
 }
 
@@ -560,6 +568,7 @@ void ep_torch_work(const ep_trace *t, uint32_t op, ep_op_work *w) {
     bool ours = w->known;
     w->input_count =
         ep_torch_operands(dims, info->input_types ? ep_trace_text(t, info->input_types) : "", w->in, EP_TORCH_INPUTS);
+    if (info->input_strides) ep_torch_strides(ep_trace_text(t, info->input_strides), w->in, w->input_count);
     const char *name = ep_trace_text(t, t->name[op]);
     const char *concrete = info->concrete_inputs ? ep_trace_text(t, info->concrete_inputs) : "";
     int64_t flops = w->flops, read = w->bytes_read, written = w->bytes_written;

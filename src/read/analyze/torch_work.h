@@ -14,6 +14,7 @@ typedef struct ep_operand {
     char dtype[8]; /* "bf16", "f32", ...; "" if it is no tensor */
     int element;   /* bytes */
     bool tensor, list;
+    bool expanded; /* some stride is 0: fewer bytes than elements, and no kernel wrote it like that */
 } ep_operand;
 
 typedef struct ep_op_work {
@@ -26,6 +27,7 @@ typedef struct ep_op_work {
     int64_t batch, m, n, k;
     char dtype[8];
     int64_t out_numel, out_bytes; /* the first result; 0 if unknown */
+    bool writes_first;            /* in[0] is the result and its old values are not read: copy_, fill_ */
     int input_count;              /* tensors */
     ep_operand in[EP_TORCH_INPUTS];
 } ep_op_work;
@@ -34,5 +36,7 @@ typedef struct ep_op_work {
 void ep_torch_work(const ep_trace *t, uint32_t op, ep_op_work *out);
 /* Sizes of argument `index` of "Input Dims" text; exposed for tests. Returns how many arguments were read. */
 int ep_torch_operands(const char *dims, const char *types, ep_operand *out, int cap);
+/* Marks the operands that "Input Strides" says are expanded; their bytes are those of the elements that differ. */
+void ep_torch_strides(const char *strides, ep_operand *operands, int count);
 
 #endif

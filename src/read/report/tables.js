@@ -143,8 +143,8 @@ function explainTables(e) {
     ['name', 'Op'], ['count', 'Count', whole], ['total_us', 'Host forward \u00b5s', micro], [r => r.backward.total_us, 'Host backward \u00b5s', micro],
     ...onDevice(['device_us', 'Device forward \u00b5s', micro], [r => r.backward.device_us, 'Device backward \u00b5s', micro],
       ['kernels', 'Kernels forward', whole], [r => r.backward.kernels, 'Kernels backward', whole])], both, 200));
-  add('Ops that launch nothing', e.views, table('Views and the like: host time only.', [
-    ['name', 'Op'], ['count', 'Count', whole], ['self_us', 'Self \u00b5s', micro]], e.views || [], 200));
+  add('Ops that launch nothing', e.views, table('No kernel runs for them: views and the like, and ops that only copy or clear memory.', [
+    ['name', 'Op'], ['count', 'Count', whole], ['with_copies_or_memsets', 'With a copy or memset', whole], ['self_us', 'Self \u00b5s', micro]], e.views || [], 200));
   add('Fusion', e.fusions, table('Kernels that hand their result to the next through memory, and what one kernel would save at most.', [
     [r => (r.ops || []).map(plain).join(' \u2192 '), 'Ops'], [r => (r.kernels || []).map(k => shownName(plain(k))).join(', '), 'Kernels'], ['instances', 'Instances', whole],
     ['intermediate_bytes', 'Intermediate', bytes], ['bytes_saved', 'Bytes saved', bytes], ['us_saved', '\u00b5s saved', micro], ['blocked_by', 'Blocked by']], e.fusions || [], 200));

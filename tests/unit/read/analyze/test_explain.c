@@ -73,6 +73,7 @@ static void test_pictures(void **state) {
                                         "explain/bias_not_fused",
                                         "explain/chain",
                                         "explain/residual",
+                                        "explain/written_only",
                                         "small/overlap",
                                         "small/host_products",
                                         "small/overrun",

@@ -121,6 +121,43 @@ static void test_unknown(void **state) {
     assert_int_equal(w.bytes_read, 4096);
 }
 
+static ep_operand strided(const char *dims, const char *strides) {
+    ep_operand o[3];
+    int n = ep_torch_operands(dims, "[\"float\", \"float\", \"Scalar\"]", o, 3);
+    ep_torch_strides(strides, o, n);
+    return o[n > 1];
+}
+
+/* The second operand of two: what an expanded one reads are the elements that differ. */
+static void test_expanded(void **state) {
+    (void)state;
+    static const struct {
+        const char *dims, *strides;
+        int64_t bytes;
+        bool expanded;
+    } table[] = {
+        {"[[4], [16, 256, 512], []]", "[[1], [0, 0, 0], []]", 4, true},
+        {"[[4], [16, 256, 512], []]", "[[1],[131072,0,1],[]]", 4 * 16 * 512, true},
+        {"[[4], [1, 256], []]", "[[1], [0, 1], []]", 4 * 256, false}, /* a stride of one element says nothing */
+        {"[[4], [16, 256], []]", "[[1], [256, 1], []]", 4 * 16 * 256, false},
+        {"[[4], [2, 2, 2], []]", "[[1], [1000000000000, 0, 1000000], []]", 4 * 4, true},
+        {"[[4], [0, 3], []]", "[[1], [0, 0], []]", 0, false},
+        {"[[4], [3, 3], []]", "[[1], [0], []]", 36, false}, /* damaged: another rank, no numbers, cut off */
+        {"[[4], [3, 3], []]", "[[1], [x, 0], []]", 36, false},
+        {"[[4], [3, 3], []]", "[[1], [0, 0", 36, false},
+        {"[[4], [3, 3], []]", "[[1], [[0, 0]], []]", 36, false},
+        {"[[4], [3, 3], []]", "[[1], [0,0,0,0,0,0,0,0,0,0], []]", 36, false},
+        {"[[4], [3, 3], []]", "", 36, false},
+        {"[[[4], [4]], [8, 8], []]", "[[[1], [0]], [0, 1], []]", 32, true}, /* behind a list of tensors */
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        ep_operand o = strided(table[i].dims, table[i].strides);
+        print_message("%s %s\n", table[i].dims, table[i].strides);
+        assert_int_equal(o.bytes, table[i].bytes);
+        assert_int_equal(o.expanded, table[i].expanded);
+    }
+}
+
 static void test_odd_arguments(void **state) {
     (void)state;
     static const char *const odd[] = {"",
@@ -159,10 +196,8 @@ static void test_odd_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_work),
-        cmocka_unit_test(test_gemm_sizes),
-        cmocka_unit_test(test_unknown),
-        cmocka_unit_test(test_odd_arguments),
+        cmocka_unit_test(test_known_work), cmocka_unit_test(test_gemm_sizes),    cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_expanded),   cmocka_unit_test(test_odd_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
