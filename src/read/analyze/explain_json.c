@@ -1,8 +1,10 @@
 /* The JSON object of `explain`: the contract's keys, every figure as docs/trace.md defines it, unknown as null. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "analyze.h"
+#include "base/alloc.h"
 
 typedef ep_json_out out;
 
@@ -152,29 +154,58 @@ static void vendor(out *o, const ep_kernel_name *d) {
     ep_json_end(o);
 }
 
-/* The distinct owner ops of every kernel name, a few a name, in one pass over the kernels. */
+/* The distinct owner ops of every kernel name, in the order they were met: a list through one table of pairs. */
+typedef struct owner_pair {
+    uint32_t name, op; /* facts->names[], string */
+} owner_pair;
 typedef struct owners {
-    uint32_t op[6]; /* strings */
-    int count;
+    ep_intern pairs;        /* a pair's bytes as text; its number is the list's */
+    uint32_t *next;         /* by pair */
+    uint32_t *first, *last; /* by kernel name; 0: none, since 0 is no pair's number */
+    size_t cap;
 } owners;
 
-static void owner_list(const ep_study *s, const owners *list, out *o) {
-    begin_array(o, "ops");
-    for (int k = 0; k < list->count; k++) ep_json_str(o, ep_trace_text(s->trace, list->op[k]));
-    ep_json_end(o);
+static void owners_free(owners *w) {
+    ep_intern_free(&w->pairs);
+    free(w->next);
+    free(w->first);
+    free(w->last);
 }
 
-static void gather_owners(const ep_study *s, owners *list) {
+static bool add_owner(owners *w, owner_pair pair) {
+    size_t had = w->pairs.count;
+    uint32_t id = ep_intern_add(&w->pairs, (const char *)&pair, sizeof pair);
+    if (id == UINT32_MAX || !ep_grow(&w->next, &w->cap, (size_t)id + 1, sizeof *w->next)) return false;
+    if (id < had) return true;
+    w->next[id] = 0;
+    if (w->last[pair.name])
+        w->next[w->last[pair.name]] = id;
+    else
+        w->first[pair.name] = id;
+    w->last[pair.name] = id;
+    return true;
+}
+
+static bool gather_owners(const ep_study *s, owners *w) {
+    w->first = calloc(s->facts->name_count + 1, sizeof *w->first);
+    w->last = calloc(s->facts->name_count + 1, sizeof *w->last);
+    if (!w->first || !w->last) return false;
     for (size_t i = 0; i < s->facts->kernel_count; i++) {
         const ep_kernel_fact *k = &s->facts->kernels[i];
-        owners *w = &list[k->name_id];
         uint32_t owner = ep_links_owner(s->facts->links, k->event);
-        if (owner == EP_NO_INDEX || w->count == 6) continue;
-        uint32_t name = s->trace->name[owner];
-        int at = 0;
-        while (at < w->count && w->op[at] != name) at++;
-        if (at == w->count) w->op[w->count++] = name;
+        if (owner != EP_NO_INDEX && !add_owner(w, (owner_pair){k->name_id, s->trace->name[owner]})) return false;
     }
+    return true;
+}
+
+static void owner_list(const ep_study *s, const owners *w, size_t name, out *o) {
+    begin_array(o, "ops");
+    for (uint32_t at = w->first[name]; at; at = w->next[at]) {
+        owner_pair pair;
+        memcpy(&pair, ep_intern_text(&w->pairs, at), sizeof pair);
+        ep_json_str(o, ep_trace_text(s->trace, pair.op));
+    }
+    ep_json_end(o);
 }
 
 /* Speed and bound over the instances whose work is known; null where none is. */
@@ -199,24 +230,23 @@ static void work_of(const ep_study *s, size_t name, out *o) {
 }
 
 static void kernels(const ep_study *s, out *o) {
-    ep_arena arena = {0};
-    owners *list = EP_ARENA_ARRAY(&arena, owners, s->facts->name_count + 1);
-    if (list) gather_owners(s, list);
+    owners w = {0};
+    bool ok = gather_owners(s, &w);
     begin_array(o, "kernels");
-    for (size_t i = 0; list && i < s->facts->name_count; i++) {
+    for (size_t i = 0; ok && i < s->facts->name_count; i++) {
         const ep_kernel_kind *k = &s->facts->names[i];
         ep_json_object(o);
         str(o, "name", k->name);
         num(o, "count", k->count);
         us(o, "total_us", k->total_ns);
-        owner_list(s, &list[i], o);
+        owner_list(s, &w, i, o);
         vendor(o, &k->decoded);
         work_of(s, i, o);
         ep_json_end(o);
     }
-    o->failed = o->failed || !list;
+    o->failed = o->failed || !ok;
     ep_json_end(o);
-    ep_arena_free(&arena);
+    owners_free(&w);
 }
 
 static void ops(const ep_study *s, out *o) {

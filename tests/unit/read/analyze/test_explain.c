@@ -207,6 +207,39 @@ static void test_ranks(void **state) {
     ep_trace_destroy(t[1]);
 }
 
+/* A kernel that many ops launch: the JSON names them all, once each. */
+static void test_all_owners(void **state) {
+    (void)state;
+    enum { OPS = 40 };
+    static char json[1 << 15];
+    int n = snprintf(json, sizeof json, "{\"traceEvents\":[");
+    for (int i = 0; i < 2 * OPS; i++)
+        n += snprintf(
+            json + n, sizeof json - (size_t)n,
+            "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"my::op%d\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":9},"
+            "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":1,\"tid\":1,\"ts\":%d,"
+            "\"dur\":2,\"args\":{\"correlation\":%d}},"
+            "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7,\"ts\":%d,\"dur\":3,"
+            "\"args\":{\"correlation\":%d,\"device\":0,\"stream\":7}}%s",
+            i % OPS, 10 * i, 10 * i + 2, i + 1, 10 * i + 5, i + 1, i + 1 < 2 * OPS ? "," : "]}");
+    ep_error err;
+    ep_trace *t = NULL;
+    ep_report *r = NULL;
+    const char *label = "many";
+    assert_int_equal(ep_trace_read_memory(json, (size_t)n, NULL, &err, &t), EP_OK);
+    const ep_trace *list[] = {t};
+    assert_int_equal(ep_explain(list, &label, 1, NULL, &err, &r), EP_OK);
+    const char *kernels = strstr(ep_report_json(r), "\"kernels\": [");
+    assert_non_null(kernels);
+    const char *ops = strstr(kernels, "\"ops\": ["), *end = ops ? strchr(ops, ']') : NULL;
+    assert_non_null(end);
+    int seen = 0;
+    for (const char *at = ops; (at = strstr(at, "my::op")) != NULL && at < end; at++) seen++;
+    assert_int_equal(seen, OPS);
+    ep_report_destroy(r);
+    ep_trace_destroy(t);
+}
+
 /* An empty trace and a null one. */
 static void test_edges(void **state) {
     (void)state;
@@ -237,6 +270,7 @@ int main(void) {
         cmocka_unit_test(test_no_shapes),
         cmocka_unit_test(test_lines_fit),
         cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_all_owners),
         cmocka_unit_test(test_edges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
