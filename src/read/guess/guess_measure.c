@@ -258,7 +258,9 @@ static void measure_op(const ep_subject *u, const ep_scope *s, ep_matcher *m, do
             if (out->witness == EP_NO_INDEX) out->witness = row;
         }
     }
-    if (seen == 0 && m->term->metric != EP_METRIC_OP_COUNT && !(launches && allowed > 0)) {
+    /* An op that never ran launched nothing: that breaks a claim of launches, but bears none out. */
+    bool breaks = launches && m->claim && ep_measure_worse(m, 0) > 0;
+    if (seen == 0 && m->term->metric != EP_METRIC_OP_COUNT && !breaks) {
         unknown(out, "");
         snprintf(out->why, sizeof out->why, "no op '%.100s' runs here", m->term->pattern);
     } else if (seen == 0 && launches)

@@ -206,7 +206,7 @@ static double value_of(const series *s, uint32_t event, double allowed) {
     if (term->metric == EP_METRIC_OP_LAUNCHES && calls)
         return s->u->facts->op_kernels[s->rows[worst_between(s, low, high)]];
     if (is_op_metric(term->metric) && term->metric != EP_METRIC_OP_COUNT && !calls)
-        return term->metric == EP_METRIC_OP_LAUNCHES && allowed > 0 ? 0 : NAN;
+        return term->metric == EP_METRIC_OP_LAUNCHES && s->m->claim && ep_measure_worse(s->m, 0) > 0 ? 0 : NAN;
     return (double)sum;
 }
 

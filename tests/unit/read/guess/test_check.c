@@ -153,6 +153,7 @@ static void test_ops(void **state) {
     verdict("op mul launches in 1..2", two, NULL, CONFIRMED, "", NULL);
     verdict("op linear launches < op mul launches", two, NULL, CONFIRMED, "1 against 2", NULL);
     verdict("region fwd\nop mul launches <= 1", two, NULL, BROKEN, "1 to 2 in 2 instances, 1 of which breaks it", NULL);
+    verdict("region fwd\nop nothere launches in 0..3", one, NULL, UNKNOWN, "no op 'nothere'", NULL);
     verdict("region fwd\nop nothere launches 1", one, NULL, BROKEN, "no op 'nothere'", NULL);
     verdict("region fwd\nop mul count = 1", one, NULL, CONFIRMED, "1", NULL);
     verdict("region fwd\nop nothere count = 0", one, NULL, CONFIRMED, "0", NULL);
