@@ -43,6 +43,22 @@ thread 2
      300.000    100.000       1    100.000  MmBackward
 END
 
+# A region inside an op: its outermost ops are level 0 all the same; what starts behind the region is none of its.
+run 0 "$epi" list "$traces/small/region_in_op.json" --region inner
+same <<'END'
+    start us    host us kernels  device us  op
+      20.000     20.000       -          -  aten::linear
+      50.000     40.000       -          -  outlives
+no device work was recorded: kernels are not known
+END
+run 0 "$epi" list "$traces/small/region_in_op.json" --region inner --level 1
+same <<'END'
+    start us    host us kernels  device us  op
+      30.000      5.000       -          -  aten::addmm
+      50.000     40.000       -          -  outlives
+no device work was recorded: kernels are not known
+END
+
 run 0 "$epi" list "$traces/shared/zoology-a100-no-device-events.json"
 grep -q 'no device work was recorded: kernels are not known' "$out/stdout" || fail "no word on the missing device side"
 grep -qE ' +- +-  aten::linear' "$out/stdout" || fail "kernels are given where none can be known" "$out/stdout"

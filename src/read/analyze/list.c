@@ -45,21 +45,6 @@ static bool by_time(const void *user, uint32_t a, uint32_t b) {
     return l->place[a] < l->place[b];
 }
 
-/* Parents stand before their children in links->order, so one walk gives every depth. */
-static void find_depths(lister *l) {
-    const ep_links *links = l->f->links;
-    for (size_t k = 0; k < links->order_count; k++) {
-        uint32_t row = links->order[k], parent = links->parent[row];
-        l->place[row] = (uint32_t)k;
-        l->up[row] = EP_NO_INDEX;
-        if (parent == EP_NO_INDEX) continue;
-        bool op = l->t->kind[parent] == EP_EVENT_OP;
-        l->up[row] = op ? parent : l->up[parent];
-        l->depth[row] = (uint16_t)(l->depth[parent] + (op && l->depth[parent] < UINT16_MAX));
-        if (l->t->kind[row] == EP_EVENT_OP && l->up[row] != EP_NO_INDEX) l->outer[l->up[row]] = 1;
-    }
-}
-
 static int by_pid_and_start(const void *a, const void *b) {
     const region_span *x = a, *y = b;
     if (x->pid != y->pid) return x->pid < y->pid ? -1 : 1;
@@ -124,6 +109,22 @@ static bool in_region(const lister *l, uint32_t row) {
     }
     const region_span *s = low ? &l->spans[low - 1] : NULL;
     return s && s->pid == pid && ts < (s->event == row ? s->other_end : s->end);
+}
+
+/* Parents stand before their children in links->order, so one walk gives every depth: how many ops of those that are asked
+ * for hold the row. */
+static void find_depths(lister *l) {
+    const ep_links *links = l->f->links;
+    for (size_t k = 0; k < links->order_count; k++) {
+        uint32_t row = links->order[k], parent = links->parent[row];
+        l->place[row] = (uint32_t)k;
+        l->up[row] = EP_NO_INDEX;
+        if (parent == EP_NO_INDEX) continue;
+        bool op = l->t->kind[parent] == EP_EVENT_OP && in_region(l, parent);
+        l->up[row] = op ? parent : l->up[parent];
+        l->depth[row] = (uint16_t)(l->depth[parent] + (op && l->depth[parent] < UINT16_MAX));
+        if (l->up[row] != EP_NO_INDEX && l->t->kind[row] == EP_EVENT_OP && in_region(l, row)) l->outer[l->up[row]] = 1;
+    }
 }
 
 /* The ops of the level, and those above it that hold no op: together they cover everything once. */
