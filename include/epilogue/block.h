@@ -23,6 +23,7 @@ typedef enum ep_block_kind {
 /* A named block as the tool knows it: "linear", "mlp", "geglu", "swiglu", "reglu". */
 EP_API ep_status ep_block_parse(const char *name, ep_block_kind *kind, ep_act *act);
 
+/* Fields that are not for the block's kind are not read. */
 typedef struct ep_block_weights {
     const ep_tensor *up, *up_bias;     /* LINEAR: the only weight and bias */
     const ep_tensor *gate, *gate_bias; /* GATED */
@@ -32,6 +33,7 @@ typedef struct ep_block_weights {
 } ep_block_weights;
 
 typedef struct ep_block ep_block;
+/* `act` is of MLP and GATED; LINEAR has none, whatever is given. */
 EP_API ep_status ep_block_create(ep_context *ctx, ep_block_kind kind, ep_act act, const ep_block_weights *weights,
                                  ep_block **out);
 EP_API void ep_block_destroy(ep_block *block);
@@ -70,8 +72,9 @@ EP_API ep_tuned_pair ep_block_tuned_pair(const ep_block *block, int64_t rows);
 /* The packed weights in a file (packing first if that was not done yet), and back: loading maps the file, so that a
  * process starts without packing and processes share the pages. A file fits the block's shapes and dtype or is refused
  * with EP_ERROR_SHAPE; one packed for another processor's kernels with EP_ERROR_UNSUPPORTED; a damaged one with
- * EP_ERROR_FORMAT (`verify` also reads and checks all panels). That the file holds this block's weights and not others
- * of the same shapes is for the caller to know; both are used, whichever is measured to be faster. The file must not be cut short while it is mapped. */
+ * EP_ERROR_FORMAT (`verify` also reads and checks all panels); EP_ERROR_NOT_FOUND where there is none. That the file
+ * holds this block's weights and not others of the same shapes is for the caller to know; both are used, whichever is
+ * measured to be faster. The file must not be cut short while it is mapped. */
 EP_API ep_status ep_block_save_packed(ep_block *block, const char *path);
 EP_API ep_status ep_block_load_packed(ep_block *block, const char *path, bool verify);
 

@@ -49,7 +49,7 @@ EP_API ep_status ep_tensor_zeros(ep_dtype dtype, int ndim, const int64_t *sizes,
 
 /* A tensor over the caller's memory; `deleter(user)` runs when the last view ends (NULL: the caller keeps it).
  * `strides` NULL means contiguous. `bytes` is the size of the block behind `data`; the largest offset is checked
- * against it. */
+ * against it. `data` is aligned to an element's size. On failure `deleter` is not called. */
 EP_API ep_status ep_tensor_from_memory(ep_device device, ep_dtype dtype, int ndim, const int64_t *sizes,
                                        const int64_t *strides, void *data, size_t bytes, void (*deleter)(void *user),
                                        void *user, ep_error *err, ep_tensor **out);

@@ -8,11 +8,39 @@
 
 #ifdef EP_HAVE_OPENMP
 #include <omp.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+/* In the child of a fork OpenMP still counts on the team of the thread that forked, whose other threads are not there:
+ * a region of more than one thread would wait for them for ever. */
+static _Thread_local bool has_team, team_is_gone;
+
+static void in_child(void) {
+    team_is_gone = has_team;
+}
+
+static void watch_forks(void) {
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+int ep_parallel_most(int threads) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (threads <= 1 || team_is_gone) return 1;
+    if (!has_team) {
+        pthread_once(&once, watch_forks);
+        has_team = true;
+    }
+    return threads;
+}
+#else
+int ep_parallel_most(int threads) {
+    return threads;
+}
 #endif
 
 void ep_parallel(int threads, void (*body)(void *user, int thread, int threads), void *user) {
 #ifdef EP_HAVE_OPENMP
-    if (threads > 1 && !omp_in_parallel()) {
+    if (ep_parallel_most(threads) > 1 && !omp_in_parallel()) {
 #pragma omp parallel num_threads(threads)
         body(user, omp_get_thread_num(), omp_get_num_threads());
         return;

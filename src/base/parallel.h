@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+/* How many of `threads` this thread may start: all, or 1 where it is the child of a fork and its team is not. */
+int ep_parallel_most(int threads);
 /* Calls body(user, thread, threads) once on each of `threads` threads (the caller is thread 0). Nested calls run
  * serially as body(user, 0, 1). */
 void ep_parallel(int threads, void (*body)(void *user, int thread, int threads), void *user);

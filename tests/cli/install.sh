@@ -42,7 +42,28 @@ cc -std=c17 -Wall -Wextra -Werror "$tmp/linear.c" $(pkg-config --cflags --libs e
 for example in "$here"/../../examples/*.c; do
     cc -std=c17 -Wall -Wextra -Werror "$example" $(pkg-config --cflags --libs epilogue) -o "$tmp/example" || fail "$example"
 done
+# find_package, from projects of one language or both, with either kind of library.
+mkdir "$tmp/cmake"
+cat >"$tmp/cmake/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.20)
+project(stranger LANGUAGES ${LANGUAGES_USED})
+find_package(epilogue 0.1 REQUIRED)
+foreach(library epilogue epilogue_shared epilogue_static epilogue-read epilogue-read_static)
+  add_executable(use_${library} a.${SUFFIX})
+  target_link_libraries(use_${library} epilogue::${library})
+endforeach()
+CMAKE
+printf '#include <epilogue/status.h>\nint main(void) { return ep_version()[0] ? 0 : 1; }\n' | tee "$tmp/cmake/a.c" >"$tmp/cmake/a.cpp"
+use_cmake() { # suffix, languages
+    rm -rf "$tmp/cmake/build"
+    cmake -S "$tmp/cmake" -B "$tmp/cmake/build" -DCMAKE_PREFIX_PATH="$tmp/moved" -DSUFFIX="$1" -DLANGUAGES_USED="$2" >"$tmp/log" 2>&1 &&
+        cmake --build "$tmp/cmake/build" >>"$tmp/log" 2>&1 || { tail -20 "$tmp/log" >&2; fail "find_package from $2"; }
+    for program in "$tmp/cmake/build"/use_*; do "$program" || fail "$program from $2"; done
+}
+use_cmake c C
 command -v c++ >/dev/null || exit 0
+use_cmake cpp CXX
+use_cmake cpp 'C;CXX'
 printf '#include <epilogue/epilogue.h>\nint main() { return ep_version()[0] ? 0 : 1; }\n' >"$tmp/a.cpp"
 c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror "$tmp/a.cpp" $(pkg-config --cflags --libs epilogue) -o "$tmp/a" || fail "C++"
 "$tmp/a" || fail "the C++ program"

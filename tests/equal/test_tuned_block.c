@@ -145,7 +145,7 @@ static void packed_files(void **state) {
     assert_int_equal(ep_block_run(second, EP_MODE_TUNED, x, NULL, &c), EP_OK);
     assert_true(ep_block_tuned_text(second, choices, sizeof choices) > 0);
     assert_int_equal(ep_block_load_packed(third, path, false), EP_ERROR_SHAPE);
-    assert_int_equal(ep_block_load_packed(second, "no/such/file", false), EP_ERROR_IO);
+    assert_int_equal(ep_block_load_packed(second, "no/such/file", false), EP_ERROR_NOT_FOUND);
     ep_block_destroy(second);
     FILE *f = fopen(path, "r+b");
     assert_non_null(f);

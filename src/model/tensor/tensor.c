@@ -142,7 +142,12 @@ ep_status ep_tensor_from_memory(ep_device device, ep_dtype dtype, int ndim, cons
     if (!strides) strides = dense;
     EP_TRY(ep_stride_max_offset(ndim, sizes, strides, err, &reach));
     if (numel > 0 && !data) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "data is NULL");
+    if (device.kind == EP_DEVICE_CPU && device.index != 0)
+        return ep_fail(err, EP_ERROR_DEVICE, "CPU device %d; there is only 0", (int)device.index);
     uint64_t size = ep_dtype_size(dtype);
+    if ((uintptr_t)data % size != 0)
+        return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "data is not aligned to the %d bytes of an element of %s",
+                       (int)size, ep_dtype_name(dtype));
     if (numel > 0 && (uint64_t)reach >= bytes / size)
         return ep_fail(err, EP_ERROR_OVERFLOW, "element %lld of %s lies past the end of the %zu bytes given",
                        (long long)reach, ep_dtype_name(dtype), bytes);
@@ -260,8 +265,9 @@ ep_status ep_tensor_check_host(const ep_tensor *t, ep_error *err) {
     return EP_OK;
 }
 
-static ep_status check_count(const ep_tensor *t, size_t count, ep_error *err) {
+static ep_status check_values(const ep_tensor *t, const double *values, size_t count, ep_error *err) {
     EP_TRY(ep_tensor_check_host(t, err));
+    if (count && !values) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "the pointer to %zu values is NULL", count);
     if (count == (size_t)t->numel) return EP_OK;
     return ep_fail(err, EP_ERROR_SHAPE, "%zu values given for a tensor of %lld elements", count, (long long)t->numel);
 }
@@ -276,7 +282,7 @@ static char *at(const ep_tensor *t, int64_t offset) {
 }
 
 ep_status ep_tensor_read_f64(const ep_tensor *t, double *out, size_t count, ep_error *err) {
-    EP_TRY(check_count(t, count, err));
+    EP_TRY(check_values(t, out, count, err));
     ep_walk w;
     for (bool more = begin_walk(&w, t); more; more = ep_walk_next(&w), out += w.run)
         ep_run_load(t->dtype, at(t, w.offset[0]), w.step[0], w.run, out);
@@ -284,7 +290,7 @@ ep_status ep_tensor_read_f64(const ep_tensor *t, double *out, size_t count, ep_e
 }
 
 ep_status ep_tensor_write_f64(ep_tensor *t, const double *in, size_t count, ep_error *err) {
-    EP_TRY(check_count(t, count, err));
+    EP_TRY(check_values(t, in, count, err));
     ep_walk w;
     for (bool more = begin_walk(&w, t); more; more = ep_walk_next(&w), in += w.run)
         ep_run_store(t->dtype, at(t, w.offset[0]), w.step[0], w.run, in);

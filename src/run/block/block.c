@@ -43,7 +43,7 @@ static const char *block_name(ep_block_kind kind, ep_act act) {
 static ep_status take(ep_block *b, const char *what, const ep_tensor *t, int ndim, ep_tensor **out) {
     ep_error *err = &b->ctx->err;
     char text[96];
-    if (!t) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "the block's %s weight is missing", what);
+    if (!t) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "the block's weight `%s` is missing", what);
     if (t->ndim != ndim)
         return ep_fail(err, EP_ERROR_SHAPE, "%s is %s; it must have %d dim%s", what,
                        ep_shape_text(t->ndim, t->sizes, text, sizeof text), ndim, ndim == 1 ? "" : "s");
@@ -99,7 +99,7 @@ static ep_status set_weights(ep_block *b, const ep_block_weights *w) {
     if (gated)
         EP_TRY(take_gate_up(b, w));
     else
-        EP_TRY(take(b, b->kind == EP_BLOCK_LINEAR ? "weight" : "up", w->up, 2, &b->up));
+        EP_TRY(take(b, "up", w->up, 2, &b->up));
     int64_t inner = b->up->sizes[0];
     b->dim = b->up->sizes[1];
     EP_TRY(take_bias(b, "up's bias", w->up_bias, inner, &b->up_bias));
@@ -119,8 +119,12 @@ static ep_status set_weights(ep_block *b, const ep_block_weights *w) {
 ep_status ep_block_create(ep_context *ctx, ep_block_kind kind, ep_act act, const ep_block_weights *weights,
                           ep_block **out) {
     if (!ctx) return EP_ERROR_INVALID_ARGUMENT;
-    if (!weights || !out || (unsigned)kind > EP_BLOCK_GATED || (unsigned)act >= EP_ACT_COUNT)
-        return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "a block needs a kind, an activation, weights and out");
+    if (!weights || !out)
+        return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "a block's %s is NULL", weights ? "out" : "weights");
+    if ((unsigned)kind > EP_BLOCK_GATED)
+        return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "%d is not a kind of block", (int)kind);
+    if ((unsigned)act >= EP_ACT_COUNT)
+        return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "%d is not an activation", (int)act);
     ep_block *b = calloc(1, sizeof *b);
     if (!b) return ep_fail(&ctx->err, EP_ERROR_OUT_OF_MEMORY, "a block could not be allocated");
     const ep_tensor *first = weights->gate_up ? weights->gate_up : weights->up;
@@ -181,24 +185,42 @@ static ep_status check_run(ep_block *b, ep_mode mode, const ep_tensor *x, const 
                    ep_shape_text(x->ndim, x->sizes, more, sizeof more));
 }
 
-ep_status ep_block_run(ep_block *b, ep_mode mode, const ep_tensor *x, const ep_tensor *residual, ep_tensor **out) {
-    if (!b) return EP_ERROR_INVALID_ARGUMENT;
+static ep_status run(ep_block *b, ep_mode mode, const ep_tensor *x, const ep_tensor *residual, ep_tensor **out) {
     EP_TRY(check_run(b, mode, x, residual, out));
     if (mode == EP_MODE_TUNED) return ep_block_tuned_run(b, x, residual, out);
     if (mode == EP_MODE_COMPILED) return ep_block_compiled_run(b, x, residual, out);
     return ep_block_eager_run(b->ctx, b, x, residual, out);
 }
 
-ep_status ep_block_prepare(ep_block *b, ep_mode mode, const ep_tensor *x) {
+ep_status ep_block_run(ep_block *b, ep_mode mode, const ep_tensor *x, const ep_tensor *residual, ep_tensor **out) {
     if (!b) return EP_ERROR_INVALID_ARGUMENT;
+    bool outer;
+    EP_TRY(ep_context_enter(b->ctx, &outer));
+    ep_status status = run(b, mode, x, residual, out);
+    ep_context_leave(b->ctx, outer);
+    return status;
+}
+
+static ep_status prepare(ep_block *b, ep_mode mode, const ep_tensor *x) {
     ep_tensor *y;
-    EP_TRY(ep_block_run(b, mode, x, NULL, &y));
+    EP_TRY(run(b, mode, x, NULL, &y));
     ep_tensor_destroy(y);
     return mode == EP_MODE_COMPILED ? ep_block_compiled_settle(b, x) : EP_OK;
 }
 
+ep_status ep_block_prepare(ep_block *b, ep_mode mode, const ep_tensor *x) {
+    if (!b) return EP_ERROR_INVALID_ARGUMENT;
+    bool outer;
+    EP_TRY(ep_context_enter(b->ctx, &outer));
+    ep_status status = prepare(b, mode, x);
+    ep_context_leave(b->ctx, outer);
+    return status;
+}
+
 ep_status ep_block_supports(ep_block *b, ep_mode mode) {
     if (!b) return EP_ERROR_INVALID_ARGUMENT;
+    if ((unsigned)mode >= EP_MODE_COUNT)
+        return ep_fail(&b->ctx->err, EP_ERROR_INVALID_ARGUMENT, "%d is not a mode", (int)mode);
     if (mode == EP_MODE_TUNED) return ep_block_tuned_supports(b);
     if (mode == EP_MODE_COMPILED) return ep_block_compiled_supports(b);
     return EP_OK;

@@ -76,8 +76,7 @@ int64_t ep_block_packed_bytes(const ep_block *b) {
     return sum;
 }
 
-ep_status ep_block_save_packed(ep_block *b, const char *path) {
-    if (!b) return EP_ERROR_INVALID_ARGUMENT;
+static ep_status save_packed(ep_block *b, const char *path) {
     ep_context *ctx = b->ctx;
     if (!path) return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "%s: the file's path is NULL", b->name);
     EP_TRY(ep_block_tuned_pack(b));
@@ -86,6 +85,15 @@ ep_status ep_block_save_packed(ep_block *b, const char *path) {
                        ctx->backend.name);
     const ep_packed *packs[2] = {b->packed_first, b->packed_down};
     return ctx->ops.pack_save(packs, b->down ? 2 : 1, path, &ctx->err);
+}
+
+ep_status ep_block_save_packed(ep_block *b, const char *path) {
+    if (!b) return EP_ERROR_INVALID_ARGUMENT;
+    bool outer;
+    EP_TRY(ep_context_enter(b->ctx, &outer));
+    ep_status status = save_packed(b, path);
+    ep_context_leave(b->ctx, outer);
+    return status;
 }
 
 static ep_status check_pack(ep_block *b, const char *what, const ep_packed *p, int64_t k, int64_t n, bool pair) {
@@ -99,8 +107,7 @@ static ep_status check_pack(ep_block *b, const char *what, const ep_packed *p, i
                    ep_dtype_name(b->dtype), (long long)n, (long long)k, pair ? ", a pair" : "");
 }
 
-ep_status ep_block_load_packed(ep_block *b, const char *path, bool verify) {
-    if (!b) return EP_ERROR_INVALID_ARGUMENT;
+static ep_status load_packed(ep_block *b, const char *path, bool verify) {
     ep_context *ctx = b->ctx;
     if (!path) return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "%s: the file's path is NULL", b->name);
     if (!ctx->ops.pack_load)
@@ -128,6 +135,15 @@ ep_status ep_block_load_packed(ep_block *b, const char *path, bool verify) {
         }
     }
     return EP_OK;
+}
+
+ep_status ep_block_load_packed(ep_block *b, const char *path, bool verify) {
+    if (!b) return EP_ERROR_INVALID_ARGUMENT;
+    bool outer;
+    EP_TRY(ep_context_enter(b->ctx, &outer));
+    ep_status status = load_packed(b, path, verify);
+    ep_context_leave(b->ctx, outer);
+    return status;
 }
 
 /* t as [rows, last] by strides if its layout allows; else through a copy, which `copy` then owns. */

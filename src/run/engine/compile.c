@@ -216,6 +216,7 @@ static ep_status answer_without_code(ep_compiled *c, ep_binding *b, const ep_ten
 }
 
 static ep_status answer(ep_compiled *c, ep_binding *b, const ep_tensor *const *inputs, ep_tensor **outputs) {
+    if (b->state == EP_BINDING_PENDING || b->attach == EP_ATTACH_PENDING) ep_kernels_after_fork(&c->kernels);
     if (b->state == EP_BINDING_PENDING) {
         EP_TRY(ep_binding_advance(c, b));
         if (b->state == EP_BINDING_PENDING && c->options.wait == EP_WAIT_ALWAYS) EP_TRY(wait_for_kernels(c, b));
@@ -276,8 +277,7 @@ static ep_status check_inputs(ep_compiled *c, const ep_tensor *const *inputs, ep
     return EP_OK;
 }
 
-ep_status ep_compiled_call(ep_compiled *c, const ep_tensor *const *inputs, ep_tensor **outputs) {
-    if (!c) return EP_ERROR_INVALID_ARGUMENT;
+static ep_status call(ep_compiled *c, const ep_tensor *const *inputs, ep_tensor **outputs) {
     EP_TRY(check_inputs(c, inputs, outputs));
     if (c->calls++ == 0) c->first_call_ns = ep_clock_ns();
     ep_binding *b = c->last;
@@ -289,6 +289,15 @@ ep_status ep_compiled_call(ep_compiled *c, const ep_tensor *const *inputs, ep_te
         if (same && !eager && b->fast) return run_this(c, b->fast, inputs, outputs);
     }
     return call_checked(c, inputs, outputs);
+}
+
+ep_status ep_compiled_call(ep_compiled *c, const ep_tensor *const *inputs, ep_tensor **outputs) {
+    if (!c) return EP_ERROR_INVALID_ARGUMENT;
+    bool outer;
+    EP_TRY(ep_context_enter(c->ctx, &outer));
+    ep_status status = call(c, inputs, outputs);
+    ep_context_leave(c->ctx, outer);
+    return status;
 }
 
 ep_status ep_compiled_wait(ep_compiled *c) {

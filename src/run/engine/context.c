@@ -7,9 +7,16 @@
 #include "base/isa.h"
 #include "run/jit/toolchain.h"
 
+/* OpenMP ends the process where it gets no threads; nobody means so many. */
+enum { MOST_THREADS = 4096 };
+
 static const ep_backend_ops *choose(const ep_context_options *o, ep_error *err, ep_status *status) {
     *status = EP_OK;
     const ep_backend_ops *ops = NULL;
+    if (o->device.kind != EP_DEVICE_CPU && o->device.kind != EP_DEVICE_CUDA) {
+        *status = ep_fail(err, EP_ERROR_DEVICE, "%d is not a kind of device", (int)o->device.kind);
+        return NULL;
+    }
     if (o->device.kind == EP_DEVICE_CUDA) {
         ops = ep_backend_find("cuda");
         if (!ops) *status = ep_fail(err, EP_ERROR_NOT_BUILT, "this build has no CUDA backend");
@@ -40,7 +47,9 @@ ep_status ep_context_create(const ep_context_options *options, ep_error *err, ep
     static const ep_context_options defaults;
     const ep_context_options *o = options ? options : &defaults;
     if (!out) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "out is NULL");
-    if (o->threads < 0) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "%d threads; 0 means all", o->threads);
+    if (o->threads < 0 || o->threads > MOST_THREADS)
+        return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "%d threads; allowed are 0, which means all, to %d", o->threads,
+                       MOST_THREADS);
     if (o->rounding != EP_ROUNDING_EAGER && o->rounding != EP_ROUNDING_FEWEST)
         return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "%d is not a rounding", (int)o->rounding);
     ep_status status;
@@ -66,6 +75,15 @@ ep_status ep_context_create(const ep_context_options *options, ep_error *err, ep
     fill_from_reference(ctx);
     *out = ctx;
     return EP_OK;
+}
+
+ep_status ep_context_enter(ep_context *ctx, bool *outer) {
+    static _Thread_local char mark; /* its address is the thread */
+    const void *me = &mark, *none = NULL;
+    *outer = false;
+    if (atomic_load_explicit(&ctx->user, memory_order_relaxed) == me) return EP_OK;
+    *outer = atomic_compare_exchange_strong_explicit(&ctx->user, &none, me, memory_order_acquire, memory_order_relaxed);
+    return *outer ? EP_OK : EP_ERROR_BUSY;
 }
 
 void ep_context_destroy(ep_context *ctx) {

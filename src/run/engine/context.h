@@ -3,6 +3,8 @@
 #ifndef EP_RUN_CONTEXT_H
 #define EP_RUN_CONTEXT_H
 
+#include <stdatomic.h>
+
 #include <epilogue/block.h>
 #include <epilogue/ops.h>
 
@@ -28,6 +30,14 @@ struct ep_context {
     ep_device device;
     ep_rounding rounding;
     int threads;
+    _Atomic(const void *) user; /* which thread is in a call that holds the context; NULL: none */
 };
+
+/* Blocks, compiled functions and products use memory and tables of their context: a second thread is turned away. Its
+ * sentence is the status's own, since ctx->err is the first thread's. A thread may enter again; `outer` goes to leave. */
+ep_status ep_context_enter(ep_context *ctx, bool *outer);
+static inline void ep_context_leave(ep_context *ctx, bool outer) {
+    if (outer) atomic_store_explicit(&ctx->user, NULL, memory_order_release);
+}
 
 #endif

@@ -148,10 +148,11 @@ static ep_status pointwise(ep_context *ctx, ep_op op, int count, const ep_tensor
 
 static ep_status check_pointwise(ep_context *ctx, ep_op op, int count) {
     if (!ctx) return EP_ERROR_INVALID_ARGUMENT;
+    if ((unsigned)op >= EP_OP_COUNT) return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "%d is not an op", (int)op);
     const ep_op_info *info = ep_op_get(op);
-    if ((unsigned)op >= EP_OP_COUNT || info->kind != EP_KIND_POINTWISE || info->max_arity != count)
-        return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "%s is not a pointwise op of %d operands", ep_op_name(op),
-                       count);
+    if (info->kind != EP_KIND_POINTWISE || info->max_arity != count)
+        return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "%s is not a pointwise op of %d operand%s", ep_op_name(op),
+                       count, count == 1 ? "" : "s");
     return EP_OK;
 }
 

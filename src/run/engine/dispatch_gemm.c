@@ -115,9 +115,12 @@ ep_status ep_linear(ep_context *ctx, const ep_tensor *x, const ep_tensor *weight
     int count = bias ? 3 : 2;
     EP_TRY(ep_dispatch_check(ctx, EP_OP_LINEAR, count, in, out));
     if (ctx->recorder) return ctx->recorder->record(ctx->recorder, ctx, EP_OP_LINEAR, NULL, count, in, out);
+    bool outer;
+    EP_TRY(ep_context_enter(ctx, &outer));
     const ep_probe *p = ep_span_begin(EP_OP_LINEAR, count, in);
     ep_status status = linear_run(ctx, count, in, out);
     ep_span_end(p);
+    ep_context_leave(ctx, outer);
     return status;
 }
 
@@ -182,9 +185,12 @@ static ep_status product(ep_context *ctx, ep_op op, const ep_attr *attr, int cou
     if (!ctx) return EP_ERROR_INVALID_ARGUMENT;
     EP_TRY(ep_dispatch_check(ctx, op, count, in, out));
     if (ctx->recorder) return ctx->recorder->record(ctx->recorder, ctx, op, attr, count, in, out);
+    bool outer;
+    EP_TRY(ep_context_enter(ctx, &outer));
     const ep_probe *p = ep_span_begin(op, count, in);
     ep_status status = product_run(ctx, op, attr, count, in, out);
     ep_span_end(p);
+    ep_context_leave(ctx, outer);
     return status;
 }
 

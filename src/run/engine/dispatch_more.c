@@ -73,8 +73,8 @@ static ep_status run_cat(ep_context *ctx, ep_op op, const ep_attr *attr, int cou
 
 ep_status ep_cat(ep_context *ctx, const ep_tensor *const *inputs, int count, int dim, ep_tensor **out) {
     if (!ctx) return EP_ERROR_INVALID_ARGUMENT;
-    if (!inputs || count < 1)
-        return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "cat of %d tensors; at least 1", inputs ? count : 0);
+    if (!inputs) return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "cat: inputs is NULL");
+    if (count < 1) return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "cat of %d tensors; at least 1", count);
     return call(ctx, EP_OP_CAT, &(ep_attr){.dim = dim}, count, inputs, run_cat, out);
 }
 

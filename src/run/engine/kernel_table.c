@@ -42,7 +42,25 @@ static void free_job(ep_kernel_job *j) {
     free(j);
 }
 
+static void *work(void *user);
+
+/* Under the lock. */
+static bool start_worker(ep_kernel_table *t) {
+    if (!t->started) t->started = pthread_create(&t->worker, NULL, work, t) == 0;
+    t->process = getpid();
+    return t->started;
+}
+
+void ep_kernels_after_fork(ep_kernel_table *t) {
+    if (!t->started || t->process == getpid()) return;
+    pthread_mutex_init(&t->lock, NULL); /* as the worker left them they are of no use */
+    pthread_cond_init(&t->changed, NULL);
+    t->started = false;
+    if (t->first) start_worker(t);
+}
+
 void ep_kernels_close(ep_kernel_table *t) {
+    ep_kernels_after_fork(t);
     pthread_mutex_lock(&t->lock);
     t->stopping = true;
     pthread_cond_broadcast(&t->changed);
@@ -255,19 +273,17 @@ static void *work(void *user) {
     for (;;) {
         while (!t->first && !t->stopping) pthread_cond_wait(&t->changed, &t->lock);
         if (t->stopping) break;
-        ep_kernel_job *j = t->first;
-        t->first = j->next;
-        if (!t->first) t->last = NULL;
-        t->busy = true;
+        ep_kernel_job *j = t->first; /* which stays there: the child of a fork begins it anew */
         pthread_mutex_unlock(&t->lock);
         if (j->work)
             j->work(j->user);
         else
             run_job(t, j);
         bool kernels = !j->work;
-        free_job(j);
         pthread_mutex_lock(&t->lock);
-        t->busy = false;
+        t->first = j->next;
+        if (!t->first) t->last = NULL;
+        free_job(j);
         if (kernels && !t->ready_first_ns) t->ready_first_ns = ep_clock_ns();
         pthread_cond_broadcast(&t->changed);
     }
@@ -277,9 +293,9 @@ static void *work(void *user) {
 
 /* Takes the job. */
 static ep_status send(ep_kernel_table *t, ep_kernel_job *j) {
+    ep_kernels_after_fork(t);
     pthread_mutex_lock(&t->lock);
-    if (!t->started) t->started = pthread_create(&t->worker, NULL, work, t) == 0;
-    bool ok = t->started;
+    bool ok = start_worker(t);
     if (ok) {
         *(t->last ? &t->last->next : &t->first) = j;
         t->last = j;
@@ -314,7 +330,8 @@ ep_status ep_kernels_do(ep_kernel_table *t, void (*work_fn)(void *user), void *u
 }
 
 void ep_kernels_wait(ep_kernel_table *t) {
+    ep_kernels_after_fork(t);
     pthread_mutex_lock(&t->lock);
-    while (t->first || t->busy) pthread_cond_wait(&t->changed, &t->lock);
+    while (t->first && t->started) pthread_cond_wait(&t->changed, &t->lock);
     pthread_mutex_unlock(&t->lock);
 }

@@ -47,7 +47,8 @@ typedef struct ep_kernel_table {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t worker;
-    bool started, stopping, busy;
+    pid_t process; /* whose thread the worker is */
+    bool started, stopping;
     ep_kernel_job *first, *last;
 
     ep_kernel **all; /* grows on the caller's thread only; the kernels do not move */
@@ -71,5 +72,7 @@ ep_status ep_kernels_build(ep_kernel_table *t, ep_kernel *const *kernels, size_t
 /* Has the worker call work(user). */
 ep_status ep_kernels_do(ep_kernel_table *t, void (*work)(void *user), void *user);
 void ep_kernels_wait(ep_kernel_table *t);
+/* In the child of a fork there is no worker: it gets one of its own, if jobs wait. */
+void ep_kernels_after_fork(ep_kernel_table *t);
 
 #endif

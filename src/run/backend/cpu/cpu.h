@@ -3,6 +3,7 @@
 #define EP_RUN_BACKEND_CPU_H
 
 #include "base/isa.h"
+#include "base/parallel.h"
 #include "cpu_alloc.h"
 #include "run/backend/backend.h"
 
@@ -26,7 +27,7 @@ static inline ep_cpu_state *ep_cpu_of(const ep_backend *b) {
 
 /* A fork-join costs 2 to 3 us: work below about four of them stays on the caller's thread. */
 static inline int ep_cpu_threads(const ep_backend *b, int64_t bytes, int64_t flops) {
-    return bytes + flops / 3 < (int64_t)200000 ? 1 : b->threads;
+    return bytes + flops / 3 < (int64_t)200000 ? 1 : ep_parallel_most(b->threads);
 }
 
 /* Distinct bytes read or written of a tensor: dims of stride 0 count once. */

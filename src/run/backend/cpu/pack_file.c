@@ -138,12 +138,8 @@ ep_status ep_tuned_pack_load(const char *path, bool verify, int count, ep_error 
     struct stat st;
     if (count < 0 || count > MOST_PACKS)
         return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "%d packs; a file holds up to %d", count, MOST_PACKS);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        ep_status s = ep_fail(err, EP_ERROR_IO, "%s could not be opened: %s", path, strerror(errno));
-        if (fd >= 0) close(fd);
-        return s;
-    }
+    int fd;
+    EP_TRY(ep_file_open(path, err, &fd, &st));
     ep_packed *got[MOST_PACKS] = {NULL};
     ep_status s = read_head(path, fd, count, (uint64_t)st.st_size, err, e);
     for (int i = 0; i < count && s == EP_OK; i++)

@@ -85,7 +85,18 @@ static void sizes_that_overflow_are_refused(void **state) {
     assert_int_equal(
         ep_tensor_from_memory(cpu, EP_DTYPE_F32, SIZES(3, 2), (int64_t[]){-2, 1}, block, 24, NULL, NULL, &err, &t),
         EP_ERROR_STRIDE);
+    char *odd = (char *)block + 2;
+    assert_int_equal(ep_tensor_from_memory(cpu, EP_DTYPE_F32, SIZES(2), NULL, odd, 8, NULL, NULL, &err, &t),
+                     EP_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.message, "aligned to the 4 bytes"));
+    ep_device second = {EP_DEVICE_CPU, 1};
+    assert_int_equal(ep_tensor_from_memory(second, EP_DTYPE_F32, SIZES(2), NULL, block, 24, NULL, NULL, &err, &t),
+                     EP_ERROR_DEVICE);
     assert_null(t);
+    OK(ep_tensor_zeros(EP_DTYPE_F32, SIZES(2), NULL, &t));
+    assert_int_equal(ep_tensor_read_f64(t, NULL, 2, &err), EP_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(ep_tensor_write_f64(t, NULL, 2, &err), EP_ERROR_INVALID_ARGUMENT);
+    ep_tensor_destroy(t);
     /* Sizes of 1 and 0 have no stride. */
     OK(ep_tensor_from_memory(cpu, EP_DTYPE_F32, SIZES(1, 6), (int64_t[]){1LL << 62, 1}, block, 24, NULL, NULL, &err,
                              &t));

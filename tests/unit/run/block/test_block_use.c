@@ -1,0 +1,240 @@
+/* Blocks as programs use them: from several threads by mistake, on both sides of a fork, destroyed in any order, with
+ * arguments that are wrong. */
+// ctest: threads
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <epilogue/epilogue.h>
+
+#define OK(call) assert_int_equal(call, EP_OK)
+
+static ep_tensor *noise(uint64_t seed, int64_t rows, int64_t cols) {
+    ep_tensor *t;
+    OK(ep_tensor_create(EP_DTYPE_BF16, 2, (int64_t[]){rows, cols}, NULL, &t));
+    OK(ep_tensor_fill_random(t, seed, 0.2, NULL));
+    return t;
+}
+
+enum { ROWS = 48, DIM = 96, HIDDEN = 160, THREADS = 3, CALLS = 60 };
+
+typedef struct parts {
+    ep_context *ctx;
+    ep_tensor *x, *gate, *up, *down, *want;
+    ep_block *block;
+} parts;
+
+static ep_block *block_of(ep_context *ctx, const parts *p) {
+    ep_block *b;
+    ep_block_weights w = {.gate = p->gate, .up = p->up, .down = p->down};
+    OK(ep_block_create(ctx, EP_BLOCK_GATED, EP_ACT_SILU, &w, &b));
+    return b;
+}
+
+static parts make(void) {
+    parts p = {.x = noise(1, ROWS, DIM), .gate = noise(2, HIDDEN, DIM), .up = noise(3, HIDDEN, DIM)};
+    p.down = noise(4, DIM, HIDDEN);
+    OK(ep_context_create(&(ep_context_options){.threads = 2}, NULL, &p.ctx));
+    p.block = block_of(p.ctx, &p);
+    OK(ep_block_run(p.block, EP_MODE_EAGER, p.x, NULL, &p.want));
+    return p;
+}
+
+static void end(parts *p) {
+    ep_block_destroy(p->block);
+    ep_context_destroy(p->ctx);
+    ep_tensor *all[] = {p->x, p->gate, p->up, p->down, p->want};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) ep_tensor_destroy(all[i]);
+}
+
+/* 1 if the mode's answer is another than eager's. */
+static int is_wrong(ep_block *b, ep_mode mode, const ep_tensor *x, const ep_tensor *want) {
+    ep_tensor *y;
+    ep_difference d;
+    if (ep_block_run(b, mode, x, NULL, &y) != EP_OK) return 1;
+    ep_status s = ep_tensor_compare(y, want, 1, NULL, &d);
+    ep_tensor_destroy(y);
+    return s != EP_OK || !(d.max_rel < 0.02);
+}
+
+typedef struct share {
+    const parts *p;
+    ep_mode mode;
+    atomic_int answers, refused, other, wrong;
+} share;
+
+static void *call_often(void *user) {
+    share *s = user;
+    for (int i = 0; i < CALLS; i++) {
+        ep_tensor *y;
+        ep_difference d;
+        ep_status status = ep_block_run(s->p->block, s->mode, s->p->x, NULL, &y);
+        atomic_fetch_add(status == EP_OK ? &s->answers : status == EP_ERROR_BUSY ? &s->refused : &s->other, 1);
+        if (status != EP_OK) continue;
+        if (ep_tensor_compare(y, s->p->want, 1, NULL, &d) != EP_OK || !(d.max_rel < 0.02))
+            atomic_fetch_add(&s->wrong, 1);
+        ep_tensor_destroy(y);
+    }
+    return NULL;
+}
+
+/* One block in the hands of several threads: every call is right or refused, none is silently wrong. */
+static void a_shared_block_is_right_or_busy(void **state) {
+    (void)state;
+    parts p = make();
+    for (int mode = EP_MODE_EAGER; mode < EP_MODE_COUNT; mode++) {
+        if (ep_block_supports(p.block, (ep_mode)mode) != EP_OK) continue;
+        share s = {.p = &p, .mode = (ep_mode)mode};
+        pthread_t t[THREADS];
+        for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&t[i], NULL, call_often, &s), 0);
+        for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
+        assert_int_equal(s.wrong, 0);
+        assert_int_equal(s.other, 0);
+        assert_int_equal(s.answers + s.refused, THREADS * CALLS);
+        assert_true(s.answers > 0);
+    }
+    assert_int_equal(is_wrong(p.block, EP_MODE_TUNED, p.x, p.want), 0); /* nobody holds it now */
+    end(&p);
+}
+
+#if !defined(__SANITIZE_THREAD__) /* TSan follows no fork of a process with threads */
+/* What a child does with its parent's block and with one of its own; the exit status counts what went wrong. */
+static int use_all(const parts *p) {
+    int bad = 0;
+    ep_context *own;
+    if (ep_context_create(&(ep_context_options){.threads = 2}, NULL, &own) != EP_OK) return 90;
+    ep_block *b = NULL;
+    ep_block_weights w = {.gate = p->gate, .up = p->up, .down = p->down};
+    if (ep_block_create(own, EP_BLOCK_GATED, EP_ACT_SILU, &w, &b) != EP_OK) return 91;
+    for (int mode = EP_MODE_EAGER; mode < EP_MODE_COUNT; mode++)
+        for (int i = 0; i < 3 && ep_block_supports(b, (ep_mode)mode) == EP_OK; i++) {
+            bad += is_wrong(p->block, (ep_mode)mode, p->x, p->want);
+            bad += is_wrong(b, (ep_mode)mode, p->x, p->want);
+        }
+    if (ep_block_compiled(p->block) && ep_compiled_wait(ep_block_compiled(p->block)) != EP_OK) bad++;
+    ep_block_destroy(b);
+    ep_context_destroy(own);
+    return bad;
+}
+
+/* A child that hangs is ended by its alarm, which is a status of its own. */
+static int status_of_child(parts *p) {
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        alarm(60);
+        int bad = use_all(p);
+        ep_block_destroy(p->block);
+        ep_context_destroy(p->ctx);
+        _exit(bad);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return status;
+}
+
+/* The first child is forked while compiled mode still compiles, the second once all is there. */
+static void a_child_goes_on(void **state) {
+    (void)state;
+    char folder[] = "/tmp/ep_fork_XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    parts p = make();
+    OK(ep_block_compile_with(p.block, &(ep_compile_options){.cache_dir = folder}));
+    for (int mode = EP_MODE_EAGER; mode < EP_MODE_COUNT; mode++)
+        if (ep_block_supports(p.block, (ep_mode)mode) == EP_OK)
+            assert_int_equal(is_wrong(p.block, (ep_mode)mode, p.x, p.want), 0);
+    assert_int_equal(status_of_child(&p), 0);
+    if (ep_block_compiled(p.block)) OK(ep_compiled_wait(ep_block_compiled(p.block)));
+    assert_int_equal(use_all(&p), 0);
+    assert_int_equal(status_of_child(&p), 0);
+    end(&p);
+    ep_kernel_cache_clear(folder, NULL, &(size_t){0});
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    assert_int_equal(system(command), 0);
+}
+#endif
+
+static void says(ep_status got, ep_status want, const ep_error *err, const char *words) {
+    assert_int_equal(got, want);
+    if (!strstr(err->message, words)) fail_msg("\"%s\" does not say \"%s\"", err->message, words);
+}
+
+/* The value and what is allowed stand in the sentence. */
+static void wrong_arguments_are_named(void **state) {
+    (void)state;
+    parts p = make();
+    ep_error err;
+    const ep_error *said = ep_context_error(p.ctx);
+    ep_context *ctx = NULL;
+    ep_block *b = NULL;
+    ep_tensor *t = NULL;
+    ep_context_options o = {.threads = 5000};
+    says(ep_context_create(&o, &err, &ctx), EP_ERROR_INVALID_ARGUMENT, &err, "5000 threads");
+    says(ep_context_create(&o, &err, &ctx), EP_ERROR_INVALID_ARGUMENT, &err, "4096");
+    o = (ep_context_options){.device = {(ep_device_kind)9, 0}};
+    says(ep_context_create(&o, &err, &ctx), EP_ERROR_DEVICE, &err, "9 is not a kind of device");
+    ep_block_weights w = {.gate = p.gate, .up = p.up, .down = p.down}, none = {.down = p.down};
+    says(ep_block_create(p.ctx, (ep_block_kind)5, EP_ACT_SILU, &w, &b), EP_ERROR_INVALID_ARGUMENT, said, "5 is not");
+    says(ep_block_create(p.ctx, EP_BLOCK_GATED, (ep_act)50, &w, &b), EP_ERROR_INVALID_ARGUMENT, said, "50 is not");
+    says(ep_block_create(p.ctx, EP_BLOCK_GATED, EP_ACT_SILU, NULL, &b), EP_ERROR_INVALID_ARGUMENT, said, "weights");
+    says(ep_block_create(p.ctx, EP_BLOCK_GATED, EP_ACT_SILU, &w, NULL), EP_ERROR_INVALID_ARGUMENT, said, "out");
+    says(ep_block_create(p.ctx, EP_BLOCK_LINEAR, EP_ACT_NONE, &none, &b), EP_ERROR_INVALID_ARGUMENT, said, "`up`");
+    says(ep_block_supports(p.block, (ep_mode)9), EP_ERROR_INVALID_ARGUMENT, said, "9 is not a mode");
+    says(ep_block_run(p.block, (ep_mode)9, p.x, NULL, &t), EP_ERROR_INVALID_ARGUMENT, said, "9 is not a mode");
+    says(ep_unary(p.ctx, (ep_op)1000, p.x, &t), EP_ERROR_INVALID_ARGUMENT, said, "1000 is not an op");
+    says(ep_cat(p.ctx, NULL, 2, 0, &t), EP_ERROR_INVALID_ARGUMENT, said, "inputs is NULL");
+    says(ep_block_load_packed(p.block, "no/such/file", true), EP_ERROR_NOT_FOUND, said, "no/such/file");
+    assert_null(ctx);
+    assert_null(b);
+    assert_null(t);
+    end(&p);
+}
+
+/* Weights, block and context end before what was made of them. */
+static void any_order_of_ends(void **state) {
+    (void)state;
+    for (int mode = EP_MODE_EAGER; mode < EP_MODE_COUNT; mode++) {
+        parts p = make();
+        if (ep_block_supports(p.block, (ep_mode)mode) == EP_OK) {
+            ep_tensor *y, *sum, *row;
+            ep_tensor *weights[] = {p.gate, p.up, p.down};
+            for (int i = 0; i < 3; i++) ep_tensor_destroy(weights[i]);
+            p.gate = p.up = p.down = NULL;
+            OK(ep_block_run(p.block, (ep_mode)mode, p.x, NULL, &y));
+            OK(ep_block_run(p.block, (ep_mode)mode, y, p.x, &sum)); /* a result as x, x as the residual */
+            OK(ep_tensor_slice(sum, 0, 1, 2, 1, NULL, &row));
+            ep_tensor_destroy(sum);
+            ep_block_destroy(p.block);
+            ep_context_destroy(p.ctx);
+            p.block = NULL;
+            p.ctx = NULL;
+            double values[DIM];
+            OK(ep_tensor_read_f64(row, values, DIM, NULL));
+            assert_true(values[0] == values[0]);
+            ep_tensor_destroy(row);
+            ep_tensor_destroy(y);
+        }
+        end(&p);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_shared_block_is_right_or_busy),
+#if !defined(__SANITIZE_THREAD__)
+        cmocka_unit_test(a_child_goes_on),
+#endif
+        cmocka_unit_test(wrong_arguments_are_named),
+        cmocka_unit_test(any_order_of_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
