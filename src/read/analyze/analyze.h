@@ -239,8 +239,8 @@ double ep_study_bound_us(const ep_study *s, int64_t flops, int64_t bytes, const 
 double ep_study_bandwidth(const ep_study *s); /* GB/s, or 0 */
 /* work[] launched on `lane` in [start, end): first index and count. */
 void ep_study_range(const ep_study *s, uint32_t lane, int64_t start, int64_t end, size_t *first, size_t *count);
-/* The work of a region's instance: on its own thread, or, if none ran there, on any thread of its process. The indices
- * are written to *out (malloc'ed, the caller's). */
+/* The work of a region's instance, in the order of its launches: from its own thread, and from the others of its process
+ * where they work for it (a backward pass). The indices are written to *out (malloc'ed, the caller's). */
 bool ep_study_region_work(const ep_study *s, uint32_t region_event, uint32_t **out, size_t *count);
 /* Is the event inside [start, end) of an instance of the region the options ask for (or do they ask for none)? */
 bool ep_study_wants(const ep_study *s, const char *region);

@@ -321,6 +321,7 @@ static void per_instance(const ep_study *s, const ep_region_fact *r, out *o, con
 
 static void regime(const ep_regime_row *r, out *o) {
     begin_object(o, "regime");
+    num(o, "kernels", r->kernels);
     real(o, "host_us", r->host_us, 3);
     real(o, "busy_us", r->busy_us, 3);
     real(o, "window_us", r->window_us, 3);
@@ -345,11 +346,13 @@ static void regions(const ep_study *s, out *o) {
         const ep_region_fact *r = &s->facts->regions[i];
         if (!ep_study_wants(s, r->name)) continue;
         const ep_regime_row *g = regime_of(s, r->name, &at);
-        int64_t cpu = 0, device = 0, kernel = 0;
+        int64_t cpu = 0, device = 0, kernel = 0, any_device = 0, any_kernel = 0;
         for (uint32_t k = r->first; k < r->first + r->count; k++) {
             cpu += s->facts->instances[k].cpu_ns;
             device += s->facts->instances[k].device_ns;
             kernel += s->facts->instances[k].kernel_ns;
+            any_device += s->facts->instances[k].device_ns_any_thread;
+            any_kernel += s->facts->instances[k].kernel_ns_any_thread;
         }
         ep_json_object(o);
         str(o, "name", r->name);
@@ -360,6 +363,8 @@ static void regions(const ep_study *s, out *o) {
         us(o, "cpu_us", cpu);
         us(o, "device_us", device);
         us(o, "kernel_us", kernel);
+        us(o, "device_us_any_thread", any_device);
+        us(o, "kernel_us_any_thread", any_kernel);
         str(o, "bound", g && g->regime != EP_REGIME_UNKNOWN ? ep_regime_name(g->regime) : NULL);
         if (g) regime(g, o);
         ep_json_end(o);

@@ -17,6 +17,7 @@ typedef struct lookup {
     uint32_t *events;   /* by every 64th order position: op and runtime spans before it */
     int64_t *sync_ns;   /* the same for time in synchronisations */
     uint8_t *sync_name; /* by string: 0 not looked at, 1 no, 2 a synchronisation */
+    uint32_t *seen;     /* by lane: the last region that counted it, + 1 */
 } lookup;
 
 enum { EVERY = 64 };
@@ -52,7 +53,8 @@ static bool lookup_create(const ep_study *s, lookup *l) {
     l->events = ep_malloc_array(k->order_count / EVERY + 1, sizeof *l->events);
     l->sync_ns = ep_malloc_array(k->order_count / EVERY + 1, sizeof *l->sync_ns);
     l->sync_name = calloc(t->strings.count + 1, 1);
-    if (!l->lane_first || !l->events || !l->sync_ns || !l->sync_name) return false;
+    l->seen = calloc(lanes, sizeof *l->seen);
+    if (!l->lane_first || !l->events || !l->sync_ns || !l->sync_name || !l->seen) return false;
     tally sum = {0, 0};
     l->events[0] = 0;
     l->sync_ns[0] = 0;
@@ -72,6 +74,7 @@ static void lookup_free(lookup *l) {
     free(l->events);
     free(l->sync_ns);
     free(l->sync_name);
+    free(l->seen);
 }
 
 /* The first position of the lane whose event starts at `at` or later. */
@@ -219,16 +222,34 @@ static void judge(ep_study *s, ep_regime_row *r, const sums *sum) {
         r->why = "the device waits for launches";
 }
 
+static tally between(const ep_study *s, const lookup *l, uint32_t lane, int64_t start, int64_t end) {
+    tally low = before(s, l, position(s, l, lane, start)), high = before(s, l, position(s, l, lane, end));
+    return (tally){high.events - low.events, high.sync_ns - low.sync_ns};
+}
+
+/* What was recorded on the other threads that launched for the region: its own thread waits for them. */
+static uint32_t other_events(const ep_study *s, const lookup *l, uint32_t region, const uint32_t *list, size_t n) {
+    const ep_trace *t = s->trace;
+    uint32_t events = 0;
+    l->seen[t->lane[region]] = region + 1;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t lane = ep_work_lane(s, &s->work[list[i]]);
+        if (lane == EP_NO_INDEX || l->seen[lane] == region + 1) continue;
+        l->seen[lane] = region + 1;
+        events += between(s, l, lane, t->ts[region], t->ts[region] + t->dur[region]).events;
+    }
+    return events;
+}
+
 static bool instance(ep_study *s, const lookup *l, uint32_t event, ep_regime_row *r, sums *sum) {
     const ep_trace *t = s->trace;
-    uint32_t *list = NULL, lane = t->lane[event];
+    uint32_t *list = NULL;
     size_t n = 0;
     if (!ep_study_region_work(s, event, &list, &n)) return false;
-    size_t from = position(s, l, lane, t->ts[event]), to = position(s, l, lane, t->ts[event] + t->dur[event]);
-    tally low = before(s, l, from), high = before(s, l, to);
-    double events = (double)(high.events - low.events);
+    tally own = between(s, l, t->lane[event], t->ts[event], t->ts[event] + t->dur[event]);
+    double events = (double)own.events + other_events(s, l, event, list, n);
     r->host_us = (double)t->dur[event] * 1e-3;
-    r->sync_us = (double)(high.sync_ns - low.sync_ns) * 1e-3;
+    r->sync_us = (double)own.sync_ns * 1e-3;
     if (r->sync_us > r->host_us) r->sync_us = r->host_us;
     bool ours = t->is_ours && t->own_ns_per_event > 0;
     r->profiler_low_us = events * (ours ? t->own_ns_per_event * 1e-3 : KINETO_LOW_US);

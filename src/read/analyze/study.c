@@ -425,26 +425,41 @@ void ep_study_range(const ep_study *s, uint32_t lane, int64_t start, int64_t end
     *count = low - *first;
 }
 
-static bool add_range(uint32_t **list, size_t *cap, size_t *total, size_t first, size_t n) {
-    if (!ep_grow(list, cap, *total + n, sizeof **list)) return false;
-    for (size_t i = 0; i < n; i++) (*list)[(*total)++] = (uint32_t)(first + i);
-    return true;
+/* Was it launched inside a region of its own thread that is another one's time: of the same name, or over the edge of
+ * this one? Else it is the region's: a backward pass, a loader's copy. */
+static bool works_for_another(const ep_study *s, const ep_device_work *w, uint32_t region) {
+    const ep_trace *t = s->trace;
+    const uint32_t *parent = s->facts->links->parent;
+    int64_t start = t->ts[region], end = start + t->dur[region];
+    uint32_t up = ep_work_launch(s, w);
+    while (up != EP_NO_INDEX && (up = parent[up]) != EP_NO_INDEX) {
+        if (t->kind[up] != EP_EVENT_REGION) continue;
+        if (t->name[up] == t->name[region] || t->ts[up] < start || t->ts[up] + t->dur[up] > end) return true;
+    }
+    return false;
+}
+
+static bool launched_before(const void *user, uint32_t a, uint32_t b) {
+    const ep_study *s = user;
+    return ep_work_launch_ts(s, &s->work[a]) < ep_work_launch_ts(s, &s->work[b]);
 }
 
 bool ep_study_region_work(const ep_study *s, uint32_t region, uint32_t **out, size_t *count) {
     const ep_trace *t = s->trace;
-    size_t first, n, total = 0, cap = 0;
-    uint32_t *list = NULL, own = t->lane[region];
-    int64_t end = t->ts[region] + t->dur[region];
-    ep_study_range(s, own, t->ts[region], end, &first, &n);
-    bool ok = add_range(&list, &cap, &total, first, n);
-    for (size_t i = 0; ok && n == 0 && i < s->work_lane_count; i++) {
-        uint32_t lane = s->work_lanes[i];
-        size_t k;
-        if (lane == own || t->lanes[lane].pid != t->lanes[own].pid) continue;
-        ep_study_range(s, lane, t->ts[region], end, &first, &k);
-        ok = add_range(&list, &cap, &total, first, k);
+    size_t total = 0, cap = 0, own = 0;
+    uint32_t *list = NULL, lane = t->lane[region];
+    bool ok = ep_grow(&list, &cap, 1, sizeof *list);
+    for (size_t i = 0; ok && i < s->work_lane_count; i++) {
+        size_t first, n;
+        bool other = s->work_lanes[i] != lane;
+        if (t->lanes[s->work_lanes[i]].pid != t->lanes[lane].pid) continue;
+        ep_study_range(s, s->work_lanes[i], t->ts[region], t->ts[region] + t->dur[region], &first, &n);
+        ok = ep_grow(&list, &cap, total + n + 1, sizeof *list);
+        for (size_t k = first; ok && k < first + n; k++)
+            if (!other || !works_for_another(s, &s->work[k], region)) list[total++] = (uint32_t)k;
+        own = other ? own : n;
     }
+    if (ok && own != total) ok = ep_sort_rows(list, total, launched_before, s);
     if (!ok) {
         free(list);
         return false;
