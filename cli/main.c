@@ -20,7 +20,7 @@ static const epi_command commands[] = {
     {NULL, NULL, NULL}};
 
 static int usage(FILE *to, int code) {
-    fprintf(to, "epi %s: run transformer blocks three ways, and explain, compare and check traces\n\n", ep_version());
+    fprintf(to, "epi %s: runs transformer blocks three ways; explains, compares, checks traces\n\n", ep_version());
     fprintf(to, "usage: epi COMMAND [OPTIONS]     epi COMMAND --help\n\n");
     for (const epi_command *c = commands; c->name; c++) fprintf(to, "  %-8s %s\n", c->name, c->sentence);
     fprintf(

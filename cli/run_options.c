@@ -83,6 +83,8 @@ static int check_block(run_request *q) {
         if (q->shape_given[3]) return epi_bad("linear has no hidden size; --out is the size of its result");
         q->hidden = 0;
     }
+    if (q->device.kind == EP_DEVICE_CPU && (q->tf32 || q->autotune))
+        return epi_bad("--%s is for a GPU; add --device cuda", q->tf32 ? "tf32" : "autotune");
     return -1;
 }
 

@@ -1,6 +1,7 @@
 /* What a person reads: the guess, the run, the two side by side. 80 columns, plain words. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "run.h"
@@ -42,6 +43,17 @@ static void count_text(double v, char out[16]) {
         snprintf(out, 16, "%.2f", v);
 }
 
+/* What the environment asks of the CPU's kernels, and whether it is heard. */
+static void show_environment(void) {
+    static const char *const rules[] = {"kernels", "onednn", "packed"};
+    const char *isa = getenv("EPILOGUE_ISA"), *rule = getenv("EPILOGUE_TUNED");
+    if (isa && *isa)
+        printf("instruction set %s%s\n", ep_machine_isa(), *epi_isa_note() ? epi_isa_note() : " (EPILOGUE_ISA)");
+    bool known = !rule || !*rule;
+    for (int i = 0; i < 3 && !known; i++) known = strcmp(rule, rules[i]) == 0;
+    if (!known) printf("EPILOGUE_TUNED=%.24s changes nothing: it may be kernels, onednn or packed\n", rule);
+}
+
 void run_show_request(const run_request *q, const run_setup *s) {
     bool linear = q->kind == EP_BLOCK_LINEAR;
     printf("%s: x [%" PRId64 ", %" PRId64 ", %" PRId64 "]", q->block, q->batch, q->seq, q->dim);
@@ -56,6 +68,7 @@ void run_show_request(const run_request *q, const run_setup *s) {
         printf("on the CPU, %d thread%s: %.60s\n", s->threads, s->threads == 1 ? "" : "s", name);
     else
         printf("on the GPU: %.60s\n", name);
+    if (q->device.kind == EP_DEVICE_CPU) show_environment();
     if (!s->machine.measured && s->machine.name[0])
         printf("(its ceilings are estimates so far; 'epi info --measure' measures them in 5 s)\n");
 }
@@ -68,9 +81,11 @@ void run_show_prediction(const run_result *r, ep_mode mode, const run_setup *s) 
         printf("  no guess: %s\n", r->verdict_why[0] ? r->verdict_why : "this block cannot be predicted");
         return;
     }
-    if (p->ops)
-        printf("  ops      %" PRId64 ", of which %" PRId64 " are views: they run no kernel and move no byte\n", p->ops,
-               p->views);
+    if (p->ops && p->kernels == 0)
+        printf("  ops      %" PRId64 ": none runs a kernel, as there is nothing to compute\n", p->ops);
+    else if (p->ops)
+        printf("  ops      %" PRId64 ", of which %" PRId64 " %s no kernel and move%s no byte\n", p->ops, p->views,
+               p->views == 1 ? "is a view: it runs" : "are views: they run", p->views == 1 ? "s" : "");
     printf("  kernels  %" PRId64 ": %" PRId64 " matrix product%s (GEMM), %" PRId64 " pointwise\n", p->kernels, p->gemms,
            p->gemms == 1 ? "" : "s", p->pointwise);
     if (p->epilogue_kernels >= 0)

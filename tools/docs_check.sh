@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every row of a .def has its doc and its test: commands, pointwise ops, passes, analyses, CPU kernels.
+# Every row of a .def has its doc and its test: commands, pointwise ops, passes, analyses, CPU kernels, environment variables.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bad=0
@@ -31,6 +31,9 @@ for test in $(grep -ohE '`test_[a-z0-9_]+\.c`' docs/*.md | tr -d '`' | sort -u);
 done
 for name in $(grep -oE '`[a-z0-9_]+_[a-z0-9_]+`' docs/needs.md | tr -d '`' | sort -u); do
     grep -rqw "$name" tests || miss "docs/needs.md names the test $name, which is not there"
+done
+for name in $(grep -rhoE 'getenv\("EPILOGUE_[A-Z_]+' src cli | grep -oE 'EPILOGUE_[A-Z_]+' | sort -u); do
+    grep -q "\`$name\`" docs/using.md || miss "docs/using.md does not tell what $name does"
 done
 for example in examples/*.c; do
     [ "$(wc -l <"$example")" -lt 80 ] || miss "$example has 80 lines or more"

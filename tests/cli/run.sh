@@ -154,3 +154,22 @@ if unshare -m bash "$work/full.sh" "$epi" "$work" 2>/dev/null; then
     grep -qF "cache    full disk, kernel not kept" "$work/text" || fail "a full disk is not named: $(cat "$work/text")"
     grep -qF '"cache_trouble": "full disk"' "$work/json" || fail "a full disk is not named: $(cat "$work/json")"
 fi
+
+# What the environment asks of the kernels is named, and whether it is heard.
+out=$(EPILOGUE_TUNED=fastest EPILOGUE_ISA=portable "$epi" run geglu $small --mode tuned)
+grep -q "EPILOGUE_TUNED=fastest changes nothing" <<<"$out" || fail "an EPILOGUE_TUNED that is none is not told: $out"
+grep -q "^instruction set portable (EPILOGUE_ISA)" <<<"$out" || fail "EPILOGUE_ISA is not told: $out"
+grep -q "portable" <<<"$(grep "  ep_" <<<"$out")" || fail "EPILOGUE_ISA=portable ran other kernels: $out"
+out=$("$epi" run geglu $small --mode tuned)
+! grep -q "EPILOGUE" <<<"$out" || fail "the environment is named where nothing is set"
+
+# One view is one; what there is nothing to compute of has no views to tell of; what is for a GPU is refused on the CPU.
+out=$("$epi" run linear --batch 1 --seq 1 --dim 8)
+grep -q "of which 1 is a view: it runs no kernel and moves no byte" <<<"$out" || fail "one view: $out"
+out=$("$epi" run geglu --batch 0 --dim 32 --hidden 48)
+grep -q "none runs a kernel, as there is nothing to compute" <<<"$out" || fail "nothing to compute: $out"
+for option in --tf32 --autotune; do
+    code=0; "$epi" run geglu $small $option >/dev/null 2>"$work/err" || code=$?
+    [ $code -eq 2 ] && grep -q "is for a GPU" "$work/err" || fail "$option on the CPU gave $code: $(cat "$work/err")"
+done
+"$epi" --help | awk 'length($0) > 80 { bad = 1 } END { exit bad }' || fail "epi --help is wider than 80 columns"

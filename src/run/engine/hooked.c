@@ -43,20 +43,26 @@ static void on_tile(void *user, const ep_tuned_tile *t) {
         ep_loop_run(h->loop, w, 0, t->rows);
 }
 
-static void set_work(const ep_loop *l, const ep_hooked *h, int64_t m, int64_t n, int64_t k, ep_work *w) {
+static void set_work(const ep_graph *g, const ep_attach *a, const ep_loop *l, const ep_hooked *h, int64_t m, int64_t n,
+                     ep_work *w) {
+    int64_t k = g->values[g->nodes[a->parts[0].node].inputs[1]].sizes[1];
     int64_t size = h->element, products = 1 + h->call.more_count;
     *w = l->work;
     w->flops += products * 2 * m * n * k;
     w->bytes_read += size * (m * k + products * n * k); /* x and the weights; the products are read in cache */
     for (int i = 0; i < h->operand_count; i++)
         if (h->operands[i].product >= 0) w->bytes_read -= size * m * n;
+    for (int i = 0; i < a->count; i++)
+        if (g->nodes[a->parts[i].node].gemm.bias >= 0) {
+            w->flops += m * n;
+            w->bytes_read += size * n;
+        }
 }
 
 void ep_hooked_set(const ep_graph *g, const ep_attach *a, const ep_loop *l, int64_t m, int64_t n, ep_hooked *h) {
     memset(h, 0, sizeof *h);
     bool merged = !(l->sizes[0] == m && l->sizes[1] == n);
     const ep_node *first = &g->nodes[a->parts[0].node];
-    const ep_value *w = &g->values[first->inputs[1]];
     h->loop = l;
     h->operand_count = l->operand_count;
     h->element = (int64_t)ep_dtype_size(g->values[first->output].dtype);
@@ -79,7 +85,7 @@ void ep_hooked_set(const ep_graph *g, const ep_attach *a, const ep_loop *l, int6
     for (int i = 1; i < a->count; i++) h->call.more[i - 1].weights = a->parts[i].pack;
     h->call.rounding = g->rounding;
     h->call.hook = on_tile;
-    set_work(l, h, m, n, w->sizes[1], &h->work);
+    set_work(g, a, l, h, m, n, &h->work);
     const char *ops = l->name;
     for (int i = 0; i < 2 && ops; i++) ops = strchr(ops, '_') ? strchr(ops, '_') + 1 : NULL; /* past "epi_poi_" */
     int len = snprintf(h->name, sizeof h->name, "epi_gem");

@@ -166,12 +166,15 @@ static void one_row(size_t i, ep_dtype dtype, bool steps) {
     const ep_tensor *const *inputs = (const ep_tensor *const *)in;
     OK(ep_compiled_call(c, inputs, &b));
     ep_tensor_destroy(b);
-    seen s;
+    seen s, eager;
     ep_probe p;
     watch(&s, &p);
     OK(ep_compiled_call(c, inputs, &b));
     unwatch();
+    watch(&eager, &p);
     OK(table[i].fn(ctx, user, inputs, 3, &a, 1));
+    unwatch();
+    if (table[i].fn != half_residual) assert_int_equal(s.flops, eager.flops); /* biases, too */
     same(b, a, table[i].kernels[1] == NULL);
     assert_int_equal(s.count, table[i].kernels[1] ? 2 : 1);
     for (int k = 0; k < s.count; k++) {
