@@ -91,6 +91,12 @@ typedef struct ep_regime_row {
     const char *why;
 } ep_regime_row;
 
+typedef struct ep_idle_row { /* a region without launches, in which a device idles */
+    const char *name;
+    int64_t count, host_ns, idle_ns; /* over its instances */
+    uint32_t first;                  /* its first instance */
+} ep_idle_row;
+
 typedef struct ep_compile_row { /* one compiled region or graph, over the trace */
     const char *name;
     int64_t calls, entries;
@@ -147,6 +153,8 @@ typedef struct ep_study {
     size_t gated_count, gated_cap;
     ep_regime_row *regimes;
     size_t regime_count, regime_cap;
+    ep_idle_row *idles; /* most idle time first; none inside another */
+    size_t idle_count, idle_cap;
     ep_compile_row *compiles;
     size_t compile_count, compile_cap;
     int64_t lookups, lookups_without_code, first_without_code_ns; /* of compiled code; the first one that found none */

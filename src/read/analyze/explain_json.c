@@ -519,6 +519,17 @@ static void host(const ep_study *s, out *o) {
     num(o, "pageable_bytes", s->pageable_bytes);
     real(o, "setup_us", s->setup_us > 0 ? s->setup_us : NAN, 3);
     str(o, "setup", s->setup_op);
+    begin_array(o, "idle_regions");
+    for (size_t i = 0; i < s->idle_count; i++) {
+        const ep_idle_row *r = &s->idles[i];
+        ep_json_object(o);
+        str(o, "name", r->name);
+        num(o, "count", r->count);
+        us(o, "host_us", r->host_ns);
+        us(o, "device_idle_us", r->idle_ns);
+        ep_json_end(o);
+    }
+    ep_json_end(o);
     ep_json_end(o);
 }
 

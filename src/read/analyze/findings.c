@@ -100,6 +100,18 @@ static void health_findings(ep_study *s) {
     }
 }
 
+/* What an engineer should turn to where the device waits for launches. */
+static const char *overhead_advice(const ep_study *s) {
+    int64_t told = 0, idle = s->facts->span_end_ns - s->facts->span_start_ns, busy = 0;
+    for (size_t i = 0; i < s->idle_count; i++) told += s->idles[i].idle_ns;
+    for (size_t i = 0; i < s->facts->device_count; i++)
+        if (s->facts->devices[i].busy_ns > busy) busy = s->facts->devices[i].busy_ns;
+    bool host = told > (idle - busy) / 2;
+    return host ? " Faster kernels will not help, nor will fewer: most of the idle time lies in regions that launch "
+                  "nothing."
+                : " Faster kernels will not help; fewer launches will.";
+}
+
 static void regime_finding(ep_study *s, const ep_regime_row *r) {
     double every = r->kernels ? (r->window_us > r->host_us ? r->window_us : r->host_us) / (double)r->kernels : NAN;
     double each = r->kernels ? r->busy_us / (double)r->kernels : NAN,
@@ -111,7 +123,7 @@ static void regime_finding(ep_study *s, const ep_regime_row *r) {
             "%s is overhead-bound as recorded: the device is busy %s of %s (%s). A kernel comes every %s "
             "and runs %s.%s",
             r->name, US(r->busy_us), US(idle), SHARE(r->busy_share), US(every), US(each),
-            r->without_profiler == EP_REGIME_OVERHEAD ? " Faster kernels will not help; fewer launches will." : "");
+            r->without_profiler == EP_REGIME_OVERHEAD ? overhead_advice(s) : "");
     else if (r->regime == EP_REGIME_SYNC)
         text =
             ep_study_printf(s, "%s is sync-bound: the host waits %s of %s in synchronisations, the device is busy %s.",
@@ -418,6 +430,21 @@ static void host_findings(ep_study *s) {
                             s->setup_op, US(s->setup_us)));
 }
 
+/* Regions without launches that the device waits for. */
+static void idle_findings(ep_study *s) {
+    double span = (double)(s->facts->span_end_ns - s->facts->span_start_ns);
+    for (size_t i = 0; i < s->idle_count && i < 2; i++) {
+        const ep_idle_row *r = &s->idles[i];
+        const char *text =
+            ep_study_printf(s, "%s launches nothing: %s, %s. The device idles for %s of that, %s of the trace.",
+                            r->name, US((double)r->host_ns * 1e-3 / (double)r->count), times(s, r->count),
+                            US((double)r->idle_ns * 1e-3), SHARE((double)r->idle_ns / span));
+        if (!ep_study_finding(s, "idle_region", (double)r->idle_ns * 1e-3, text)) return;
+        if (strstr(r->name, "DataLoader"))
+            ep_study_evidence(s, "The next batch is not ready: more workers, prefetching or cheaper loading hide it.");
+    }
+}
+
 /* Registers and threads of a block against what an SM holds: too few blocks hide no memory latency. */
 static void occupancy_findings(ep_study *s) {
     double all = 0;
@@ -512,6 +539,7 @@ ep_status ep_analyze_findings(ep_study *s, ep_error *err) {
     memset_findings(s);
     compile_findings(s);
     host_findings(s);
+    idle_findings(s);
     replay_findings(s);
     occupancy_findings(s);
     name_findings(s);

@@ -34,10 +34,10 @@ struct ep_context {
 };
 
 /* Blocks, compiled functions and products use memory and tables of their context: a second thread is turned away. Its
- * sentence is the status's own, since ctx->err is the first thread's. A thread may enter again; `outer` goes to leave. */
-ep_status ep_context_enter(ep_context *ctx, bool *outer);
-static inline void ep_context_leave(ep_context *ctx, bool outer) {
-    if (outer) atomic_store_explicit(&ctx->user, NULL, memory_order_release);
+ * sentence is the status's own, since context->err is the first thread's. A thread may enter again; `outer` goes to leave. */
+ep_status ep_context_enter(ep_context *context, bool *outer);
+static inline void ep_context_leave(ep_context *context, bool outer) {
+    if (outer) atomic_store_explicit(&context->user, NULL, memory_order_release);
 }
 
 #endif

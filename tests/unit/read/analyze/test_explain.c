@@ -63,14 +63,27 @@ static void check(const char *name) {
 
 static void test_pictures(void **state) {
     (void)state;
-    static const char *const names[] = {
-        "explain/overhead",    "explain/copies_feed_gated",   "explain/epilogue_own_kernel",
-        "explain/recompiles",  "explain/compile_spans",       "explain/compile_spans_old",
-        "explain/graph_break", "explain/bias_not_fused",      "explain/chain",
-        "explain/residual",    "explain/written_only",        "explain/training_step",
-        "small/overlap",       "small/host_products",         "small/overrun",
-        "small/lost_kernels",  "small/lost_kernels_absolute", "small/four_calls",
-        "small/annotations",   "small/backward_flows"};
+    static const char *const names[] = {"explain/overhead",
+                                        "explain/copies_feed_gated",
+                                        "explain/epilogue_own_kernel",
+                                        "explain/recompiles",
+                                        "explain/compile_spans",
+                                        "explain/compile_spans_old",
+                                        "explain/graph_break",
+                                        "explain/bias_not_fused",
+                                        "explain/chain",
+                                        "explain/residual",
+                                        "explain/written_only",
+                                        "explain/training_step",
+                                        "explain/data_loading",
+                                        "small/overlap",
+                                        "small/host_products",
+                                        "small/overrun",
+                                        "small/lost_kernels",
+                                        "small/lost_kernels_absolute",
+                                        "small/four_calls",
+                                        "small/annotations",
+                                        "small/backward_flows"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) check(names[i]);
 }
 
