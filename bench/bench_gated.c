@@ -1,6 +1,6 @@
 /* The gated pointwise kernels alone, forward and backward, beside loops that move the same number of streams and bytes
  * and compute next to nothing: the share of the bandwidth bound, at widths that are and aren't multiples of a vector.
- *   bench_gated [--dtype bf16|f32|f16] [--threads N] [--rounds N] [--mib N] [--halves 1]
+ *   bench_gated [--dtype bf16|f32|f16] [--threads N] [--rounds N] [--mib N] [--halves 1] [--act geglu] [--range 2]
  * mib: the size of each tensor; the rows follow from the width. halves: gate and up are halves of one tensor's rows, so
  * that a row is a row; without it adjacent rows are one. Medians over the rounds, all in turn. Two bounds: plain stores,
  * which read every line of the result first, and stores past the caches. */
@@ -20,6 +20,8 @@ enum { MAX_ROUNDS = 101, STREAMS = 5 };
 
 static char *data[STREAMS]; /* gate, up, dy; out, dup */
 static bool halves;
+static ep_act act = EP_ACT_GELU_TANH;
+static double range = 2;
 
 static void fail(const char *what) {
     fprintf(stderr, "bench_gated: %s\n", what);
@@ -75,9 +77,8 @@ static double gated_ns(int threads, ep_dtype dtype, int64_t rows, int64_t cols, 
     ep_tensor dy = matrix(dtype, data[2], rows, cols), out = matrix(dtype, data[3], rows, cols);
     ep_tensor du = matrix(dtype, data[4], rows, cols);
     int64_t t = ep_clock_ns();
-    ep_status s =
-        backward ? ep_tuned_gated_backward(threads, EP_ACT_GELU_TANH, EP_ROUNDING_EAGER, &dy, &g, &u, &out, &du, NULL)
-                 : ep_tuned_gated(threads, EP_ACT_GELU_TANH, EP_ROUNDING_EAGER, &g, &u, &out, NULL);
+    ep_status s = backward ? ep_tuned_gated_backward(threads, act, EP_ROUNDING_EAGER, &dy, &g, &u, &out, &du, NULL)
+                           : ep_tuned_gated(threads, act, EP_ROUNDING_EAGER, &g, &u, &out, NULL);
     if (s != EP_OK) fail("a gated kernel failed");
     return (double)(ep_clock_ns() - t);
 }
@@ -108,6 +109,13 @@ static void measure(int threads, ep_dtype dtype, int64_t bytes, int64_t cols, bo
     fflush(stdout);
 }
 
+static ep_act act_named(const char *name) {
+    for (int a = 0; a < EP_ACT_COUNT; a++)
+        if (strcmp(ep_tuned_gated_name((ep_act)a), name) == 0) return (ep_act)a;
+    fail("--act is one of glu_linear, geglu, geglu_erf, swiglu, reglu");
+    return EP_ACT_NONE;
+}
+
 int main(int argc, char **argv) {
     ep_dtype dtype = EP_DTYPE_BF16;
     int threads = ep_cpu_get()->cores, rounds = 15, mib = 64;
@@ -117,6 +125,8 @@ int main(int argc, char **argv) {
         if (strcmp(argv[i], "--rounds") == 0) rounds = atoi(argv[i + 1]);
         if (strcmp(argv[i], "--mib") == 0) mib = atoi(argv[i + 1]);
         if (strcmp(argv[i], "--halves") == 0) halves = atoi(argv[i + 1]);
+        if (strcmp(argv[i], "--act") == 0) act = act_named(argv[i + 1]);
+        if (strcmp(argv[i], "--range") == 0) range = atof(argv[i + 1]);
     }
     if (rounds > MAX_ROUNDS) rounds = MAX_ROUNDS;
     ep_clock_init();
@@ -127,10 +137,11 @@ int main(int argc, char **argv) {
         uint64_t s = 88172645463325252u + (uint64_t)k;
         for (int64_t i = 0; i < bytes / size; i++) {
             s ^= s << 13, s ^= s >> 7, s ^= s << 17;
-            ep_element_store(dtype, data[k] + i * size, (double)(s >> 40) / (1 << 22) - 2);
+            ep_element_store(dtype, data[k] + i * size, ((double)(s >> 40) / (1 << 23) - 1) * (k ? 2 : range));
         }
     }
-    printf("%s, %d threads, %d MiB a tensor, geglu%s\n", ep_dtype_name(dtype), threads, mib, halves ? ", halves" : "");
+    printf("%s, %d threads, %d MiB a tensor, %s, gates to %g%s\n", ep_dtype_name(dtype), threads, mib,
+           ep_tuned_gated_name(act), range, halves ? ", halves" : "");
     static const int64_t widths[] = {256, 352, 3001, 11008, 65537};
     for (int back = 0; back < 2; back++)
         for (int w = 0; w < 5; w++) measure(threads, dtype, bytes, widths[w], back, rounds);

@@ -246,11 +246,14 @@ static void every_gate_every_way(void **state) {
             float a = (float)rounded(d, act_apply(act, (float)ep_element_load(d, &gate[i])));
             ep_element_store(d, &want[i], (double)(a * (float)ep_element_load(d, &up[i])));
         }
-        ep_gated_row r = {.n = ALL, .gate = gate, .up = up, .out = got, .act = act, .eager = true};
+        ep_gated_row r = {.act = act, .eager = true};
         for (int way = 0; way < 3; way++) {
             r.table = way ? ep_act_table(d, act) : NULL, r.mix = way == 2;
             memset(got, 0xff, ALL * 2);
-            ep_tuned_select(d, ep_cpu_get()->isa)->gated_row(&r);
+            for (int i = 0; i < ALL; i += 512) { /* short rows: a long one gives up its fast way at gates far from 0 */
+                r.n = 512, r.gate = gate + i, r.up = up + i, r.out = got + i;
+                ep_tuned_select(d, ep_cpu_get()->isa)->gated_row(&r);
+            }
             for (int i = 0; i < ALL; i++) {
                 double y = ep_element_load(d, &got[i]), w = ep_element_load(d, &want[i]);
                 if (isnan(w) ? !isnan(y) : got[i] != want[i])

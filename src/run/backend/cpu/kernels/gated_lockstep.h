@@ -23,16 +23,14 @@
 #define GATED_STEP_ALL(tables, k, x)                                                                                   \
     GATED_EACH y[c] = v_fma(y[c], x[c], v_lookup32(tables##_##k, at[c]));                                              \
     GATED_PIN(y)
-#define GATED_CUBICS(tables)                                                                                           \
+#define GATED_QUADRATICS(tables)                                                                                       \
     do {                                                                                                               \
         v_i32 at[4];                                                                                                   \
-        GATED_EACH at[c] = v_bits(x[c] + v_set1(3145728.0f));                                                          \
+        GATED_EACH at[c] = v_bits(v_fma(x[c], v_set1(ACT_QUADRATIC_SCALE), v_set1(ACT_QUADRATIC_MAGIC)));              \
         GATED_PIN(at);                                                                                                 \
-        GATED_EACH y[c] = v_fma(v_lookup32(tables##_3, at[c]), x[c], v_lookup32(tables##_2, at[c]));                   \
+        GATED_EACH y[c] = v_fma(v_lookup32(tables##_2, at[c]), x[c], v_lookup32(tables##_1, at[c]));                   \
         GATED_PIN(y);                                                                                                  \
-        GATED_STEP_ALL(tables, 1, x);                                                                                  \
         GATED_STEP_ALL(tables, 0, x);                                                                                  \
-        GATED_EACH y[c] = y[c] * x[c];                                                                                 \
     } while (0)
 #define GATED_QUARTICS(tables, magic, bits)                                                                            \
     do {                                                                                                               \
@@ -52,12 +50,9 @@
 /* gated_near for n vectors, the same operations on each. */
 V_FN void gated_near_all(const ep_act act, const int n, const v_f32 x[4], v_f32 y[4]) {
 #if defined(TILE_DTYPE_BF16)
-    if (act == EP_ACT_GELU_TANH) GATED_CUBICS(v_bf16_tanh);
-    if (act == EP_ACT_GELU_ERF) GATED_CUBICS(v_bf16_erf);
-    if (act == EP_ACT_SILU) {
-        GATED_QUARTICS(v_bf16_silu, 6291456.0f, 1);
-        GATED_EACH y[c] = v_gelu_sign(y[c], x[c]);
-    }
+    if (act == EP_ACT_GELU_TANH) GATED_QUADRATICS(act_quadratic_tanh);
+    if (act == EP_ACT_GELU_ERF) GATED_QUADRATICS(act_quadratic_erf);
+    if (act == EP_ACT_SILU) GATED_QUADRATICS(act_quadratic_silu);
 #else
     if (act == EP_ACT_GELU_TANH) GATED_QUARTICS(v_f16_tanh, 3145728.0f, 2);
     if (act == EP_ACT_GELU_ERF) GATED_QUARTICS(v_f16_erf, 3145728.0f, 2);
@@ -65,24 +60,23 @@ V_FN void gated_near_all(const ep_act act, const int n, const v_f32 x[4], v_f32 
 #endif
 }
 
-/* Words of the formula's vectors that are not near 0: all of them, or those of B. bf16 counts zeros too, which cost a
- * second look and no more. */
-V_FN __mmask32 gated_off(const ep_act act, const bool ask, v_i32 g) {
-    __m512i w = _mm512_add_epi16((__m512i)g, (__m512i)g);
+/* Whether the words of the formula's vectors, all of them or those of B, are near 0, added to what is known of others. */
+V_FN __mmask32 gated_inside(const ep_act act, const bool ask, v_i32 g, __mmask32 inside) {
 #if defined(TILE_DTYPE_BF16)
-    const short least = 0x400, bound = (short)((act == EP_ACT_SILU ? 0x81f0 : 0x80f0) - least);
-    const __mmask32 which = ask ? 0xaaaaaaaa : 0xffffffff;
-    w = _mm512_sub_epi16(w, _mm512_set1_epi16(least));
+    const __m512i least = _mm512_set1_epi16(ACT_QUADRATIC_LEAST), outside = _mm512_set1_epi16(ACT_QUADRATIC_OUTSIDE);
+    __m512i w = ask ? _mm512_maskz_sub_epi16(0xaaaaaaaa, (__m512i)g, least) : _mm512_sub_epi16((__m512i)g, least);
+    (void)act;
+    return _mm512_mask_testn_epi16_mask(inside, w, outside);
 #else
     const short bound = (short)(act == EP_ACT_SILU ? 0x8f80 : 0x8780);
-    const __mmask32 which = ask ? 0xffff0000 : 0xffffffff;
+    __m512i w = _mm512_maskz_add_epi16(ask ? 0xffff0000 : 0xffffffff, (__m512i)g, (__m512i)g);
+    return _mm512_mask_cmplt_epu16_mask(inside, w, _mm512_set1_epi16(bound));
 #endif
-    return _mm512_mask_cmpge_epu16_mask(which, w, _mm512_set1_epi16(bound));
 }
 
-/* act not yet rounded (or, of A, from the table) times up; words that need a second look join `off`. */
-V_FN v_i32 gated_finish(const bool ask, v_f32 a, v_f32 b, v_i32 g, v_i32 u, __mmask32 *off) {
-    (void)off, (void)g;
+/* act not yet rounded (or, of A, from the table) times up; words that need a second look leave `inside`. */
+V_FN v_i32 gated_finish(const bool ask, v_f32 a, v_f32 b, v_i32 g, v_i32 u, __mmask32 *inside) {
+    (void)inside, (void)g;
 #if defined(GATED_F16_UNIT)
     __m512i act = (__m512i)TILE_JOIN(a, b), sign = _mm512_set1_epi16((short)0x8000);
     act = _mm512_ternarylogic_epi32(act, (__m512i)g, sign, 0xf8);
@@ -97,7 +91,7 @@ V_FN v_i32 gated_finish(const bool ask, v_f32 a, v_f32 b, v_i32 g, v_i32 u, __mm
 #ifdef __AVX512BF16__
     /* The conversion takes denormals for zeros: zeros in the result tell of them. */
     v_i32 y = bf16_join_flushed(a * TILE_A(u), b * TILE_B(u));
-    *off = _kor_mask32(*off, _mm512_testn_epi16_mask((__m512i)y, _mm512_set1_epi16(0x7f80)));
+    *inside = _mm512_mask_test_epi16_mask(*inside, (__m512i)y, _mm512_set1_epi16(0x7f80));
     return y;
 #else
     return TILE_JOIN(a * TILE_A(u), b * TILE_B(u));
@@ -140,17 +134,17 @@ gated_turns_of_two(const ep_gated_row *r, const ep_act act_a, const ep_act act_b
         if (ask) asked[1] = v_gather(table, GATED_INDEX_AT(next + 64));
         if (!ask) a[0] = y[2], a[1] = y[3];
         v_i32 g0 = v_bits(v_load(g)), g1 = v_bits(v_load(g + 64));
-        __mmask32 off = _kor_mask32(gated_off(act_b, ask, g0), gated_off(act_b, ask, g1));
-        v_i32 y0 = gated_finish(ask, a[0], y[0], g0, v_bits(v_load(u)), &off);
-        v_i32 y1 = gated_finish(ask, a[1], y[1], g1, v_bits(v_load(u + 64)), &off);
-        if (__builtin_expect(!_kortestz_mask32_u8(off, off), 0)) {
+        __mmask32 inside = gated_inside(act_b, ask, g1, gated_inside(act_b, ask, g0, 0xffffffff));
+        v_i32 y0 = gated_finish(ask, a[0], y[0], g0, v_bits(v_load(u)), &inside);
+        v_i32 y1 = gated_finish(ask, a[1], y[1], g1, v_bits(v_load(u + 64)), &inside);
+        if (__builtin_expect(!_kortestc_mask32_u8(inside, inside), 0)) {
             y0 = gated_piece(act_a, act_b, true, table, g, u);
             y1 = gated_piece(act_a, act_b, true, table, g + 64, u + 64);
             patience--;
         }
         GATED_PUT(stream, out, y0);
         GATED_PUT(stream, out + 64, y1);
-        if (ask && patience < 0) return end - (turns - 1) * 2 * TURN;
+        if (patience < 0) return end - (turns - 1) * 2 * TURN;
     }
     return end;
 }

@@ -229,6 +229,7 @@ GATED_FN gated_turn(const ep_gated_row *r, const ep_act act_a, const ep_act act_
 }
 
 #ifdef GATED_NEAR_WORDS
+#include "run/backend/cpu/kernels/act_quadratics.h"
 #include "run/backend/cpu/kernels/gated_lockstep.h"
 #define GATED_TURNS_OF_TWO(i) gated_turns_of_two(r, act_a, act_b, eager, i)
 #else
