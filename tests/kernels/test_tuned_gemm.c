@@ -72,14 +72,16 @@ static void a_sweep_changes_no_bit(void **state) {
             ep_tuned_row by_tile = **r;
             by_tile.sweep = NULL;
             make_data(&c, (*r)->dtype, &d);
-            /* Rows far from 0, nowhere, at 0 from one side and the other, near it, and about as large as numbers are. */
+            /* A row far from 0, nowhere, at 0 from one side or the other, near it, about as large as numbers are, with
+             * products too small for normal numbers; or all of them: a sweep asks some of that for all rows at once. */
             static const struct {
                 int row, step;
                 double value;
-            } rows[] = {{5, 3, 40},     {9, 3, INFINITY}, {2, 1, 0},    {3, 1, -0.0},
-                        {12, 1, 2e-38}, {14, 1, 1e-38},   {16, 1, 1e37}};
-            for (int i = 0; i < 7; i++)
-                for (int64_t k = 0; k < c.k; k += rows[i].step)
+            } rows[] = {{5, 3, 40},     {9, 3, INFINITY}, {2, 1, 0},     {3, 1, -0.0},
+                        {12, 1, 2e-38}, {14, 1, 1e-38},   {16, 1, 1e37}, {11, 1, 1e-20}};
+            int pick = (s % 9 + s / 9) % 9;
+            for (int i = 0; i < 8; i++)
+                for (int64_t k = 0; k < c.k && (pick == i || pick == 8); k += rows[i].step)
                     ep_element_store((*r)->dtype,
                                      d.x + (size_t)(rows[i].row * d.x_row + k) * ep_dtype_size((*r)->dtype),
                                      rows[i].value);

@@ -181,6 +181,7 @@ static void acc(int rows, int64_t chunks, const void *a, const void *b, float *c
 }
 
 /* The rows of finished sums that a sweep makes results of, on the vector ports while the tile unit works. */
+enum { FINISH_ROWS = 1024 }; /* of a sweep, at most */
 enum { FINISH_NONE, FINISH_GATED, FINISH_TANH, FINISH_ERF, FINISH_PLAIN };
 typedef struct finish {
     const ep_tile *tile;
@@ -197,6 +198,9 @@ typedef struct finish {
     v_f32 gate, up0;      /* behind the first stage: g and u, rounded */
     v_f32 act, up1;       /* behind the second: act(g), not yet rounded */
     __mmask16 odd0, odd1; /* lanes that this way is not right for */
+    v_f32 spoiled;        /* NaN: some result so far was infinite or NaN */
+    unsigned flags;       /* MXCSR as it was before the sweep */
+    uint16_t *odd;        /* of every row that is behind the third: the lanes that are to be made again */
     const float *sums0, *sums1;
     char *out0, *out1;
 } finish;
@@ -263,13 +267,14 @@ static inline __attribute__((always_inline)) void finish_second(finish *f) {
     f->up1 = f->up0, f->sums1 = f->sums0, f->out1 = f->out0;
 }
 
-/* A u that rounding spoiled makes the product a NaN or infinite. */
+/* A u that rounding spoiled makes the product a NaN or infinite. A denormal act(g) or product, which rounding would spoil,
+ * is an operand here and leaves its mark in MXCSR. Both are asked for once a sweep, by finish_end. */
 static inline __attribute__((always_inline)) void finish_third(finish *f) {
-    v_f32 act = finish_round(f->act), y = act * f->up1;
-    __mmask16 odd = _kor_mask16(_mm512_fpclass_ps_mask((__m512)act, 0x20), _mm512_fpclass_ps_mask((__m512)y, 0xb9));
+    v_f32 y = finish_round(f->act) * f->up1;
+    f->spoiled = v_fma(y, v_set1(0), f->spoiled);
     __m256bh h = _mm512_cvtneps_pbh((__m512)y);
     memcpy(f->out1, &h, 32);
-    if (__builtin_expect(!_kortestz_mask16_u8(odd, f->odd1), 0)) finish_odd_row(f->tile, f->sums1, f->out1);
+    *f->odd++ = (uint16_t)f->odd1;
 }
 
 static inline __attribute__((always_inline)) void finish_row(finish *f, const int kind) {
@@ -294,6 +299,15 @@ static inline __attribute__((always_inline)) void finish_row(finish *f, const in
     finish_first(f);
 }
 
+/* MXCSR without its flags, but with these; what it was. */
+static unsigned swap_flags(unsigned with) {
+    unsigned was, now;
+    __asm__ volatile("stmxcsr %0" : "=m"(was)::"memory");
+    now = (was & ~0x3fu) | with;
+    __asm__ volatile("ldmxcsr %0" ::"m"(now) : "memory");
+    return was;
+}
+
 /* Rows row0 to row1 of every tile; false: there are none. */
 static inline __attribute__((always_inline)) bool finish_begin(finish *f, const ep_sweep *s, const int kind) {
     const ep_tile *t = s->done;
@@ -314,11 +328,37 @@ static inline __attribute__((always_inline)) bool finish_begin(finish *f, const 
     const float *const erf_[4] = {v_bf16_erf_0, v_bf16_erf_1, v_bf16_erf_2, v_bf16_erf_3};
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++) f->cubic[i] = v_load((kind == FINISH_TANH ? tanh_ : erf_)[i / 2] + i % 2 * 16);
+    f->flags = swap_flags(0);
+    f->spoiled = v_set1(0);
     finish_first(f);
     finish_second(f);
     finish_next(f);
     finish_first(f);
     return true;
+}
+
+/* Rows that the short form was not right for, by the table: those with odd lanes, or all if some result was spoiled. */
+static __attribute__((noinline)) void finish_odd(const ep_sweep *s, const uint16_t *odd, bool all) {
+    const ep_tile *done = s->done;
+    for (int64_t t = 0; t < s->tiles; t++) {
+        int end = t + 1 < s->tiles || s->end >= s->row1 ? s->row1 : s->end;
+        const float *sums = done->sums + t * 1024;
+        char *out = (char *)done->out + t * s->done_tile;
+        for (int r = s->row0; r < end; r++)
+            if (*odd++ || all) finish_odd_row(done, sums + r * 32, out + r * done->out_row);
+    }
+}
+
+static inline __attribute__((always_inline)) void finish_end(const ep_sweep *s, const uint16_t *odd, uint16_t *end,
+                                                             v_f32 spoiled, unsigned flags) {
+    enum { DENORMAL_OPERAND = 2 };
+    __asm__ volatile("" ::"v"(spoiled));
+    bool all = swap_flags(flags & 0x3f) & DENORMAL_OPERAND;
+    all |= _mm512_cmp_ps_mask((__m512)spoiled, (__m512)spoiled, _CMP_UNORD_Q) != 0;
+    __m512i any = _mm512_setzero_si512();
+    _mm512_storeu_si512(end, any);
+    for (const uint16_t *o = odd; o < end; o += 32) any = _mm512_or_si512(any, _mm512_loadu_si512(o));
+    if (all || _mm512_test_epi32_mask(any, any)) finish_odd(s, odd, all);
 }
 
 /* The sums of the tile before leave a register just before this tile's come into it. */
@@ -377,7 +417,8 @@ static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, 
 }
 
 static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s, const bool first, const int kind) {
-    finish f = {.rows = 0};
+    uint16_t odd[FINISH_ROWS + 32];
+    finish f = {.rows = 0, .odd = odd};
     if (kind != FINISH_NONE && !finish_begin(&f, s, kind)) f.rows = 0;
     const char *a = s->a;
     float *before = NULL;
@@ -394,11 +435,13 @@ static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s,
     _tile_stored(1, before + 16, 128);
     _tile_stored(2, before + 512, 128);
     _tile_stored(3, before + 528, 128);
+    if ((kind == FINISH_TANH || kind == FINISH_ERF) && f.rows) finish_end(s, odd, f.odd, f.spoiled, f.flags);
 }
 
 static int kind_of(const ep_sweep *s) {
     if (!s->done) return FINISH_NONE;
     if (!s->pair) return FINISH_PLAIN;
+    if (s->tiles * (s->row1 - s->row0) > FINISH_ROWS) return FINISH_GATED;
     return s->done->act == EP_ACT_GELU_TANH ? FINISH_TANH : s->done->act == EP_ACT_GELU_ERF ? FINISH_ERF : FINISH_GATED;
 }
 
