@@ -59,6 +59,17 @@ same <<'END'
 no device work was recorded: kernels are not known
 END
 
+# A region that outlives the op it began in: what runs behind that op is in no op.
+run 0 "$epi" list "$traces/small/region_outlives_op.json"
+same <<'END'
+    start us    host us kernels  device us  op
+       0.000     50.000       -          -  begins
+     100.000     40.000       -          -  behind
+no device work was recorded: kernels are not known
+END
+run 0 "$epi" diff "$traces/small/region_outlives_op.json" "$traces/small/region_outlives_op.json" --json
+tr -d ' \n' <"$out/stdout" | grep -q '"top_level_cpu_ops":\[2,2\]' || fail "ops in no other op" "$out/stdout"
+
 run 0 "$epi" list "$traces/shared/zoology-a100-no-device-events.json"
 grep -q 'no device work was recorded: kernels are not known' "$out/stdout" || fail "no word on the missing device side"
 grep -qE ' +- +-  aten::linear' "$out/stdout" || fail "kernels are given where none can be known" "$out/stdout"

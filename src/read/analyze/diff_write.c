@@ -234,15 +234,15 @@ static int64_t count_kind(const ep_study *s, ep_event_kind kind) {
 /* Ops inside no other op. */
 static int64_t top_level_ops(const ep_study *s) {
     const ep_links *l = s->facts->links;
-    uint8_t *in_op = calloc(s->trace->count + 1, 1); /* parents stand before their children in the order */
+    uint32_t *up = ep_malloc_array(s->trace->count + 1, sizeof *up);
     int64_t n = 0;
-    if (!in_op) return -1;
+    if (!up) return -1;
     for (size_t k = 0; k < l->order_count; k++) {
-        uint32_t row = l->order[k], up = l->parent[row];
-        in_op[row] = up != EP_NO_INDEX && (s->trace->kind[up] == EP_EVENT_OP || in_op[up]);
-        n += s->trace->kind[row] == EP_EVENT_OP && !in_op[row];
+        uint32_t row = l->order[k];
+        up[row] = ep_facts_op_around(l, up, row);
+        n += s->trace->kind[row] == EP_EVENT_OP && up[row] == EP_NO_INDEX;
     }
-    free(in_op);
+    free(up);
     return n;
 }
 

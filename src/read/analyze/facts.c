@@ -98,6 +98,16 @@ bool facts_is_call(const ep_facts *f, uint32_t row) {
     return f->trace->kind[row] == EP_EVENT_RUNTIME && (ep_links_has_work(f->links, row) || facts_launches(f, row));
 }
 
+uint32_t ep_facts_op_around(const ep_links *l, const uint32_t *up, uint32_t row) {
+    const ep_trace *t = l->trace;
+    uint32_t parent = l->parent[row];
+    if (parent == EP_NO_INDEX) return EP_NO_INDEX;
+    uint32_t op = t->kind[parent] == EP_EVENT_OP ? parent : up[parent];
+    int64_t at = t->ts[row] - (t->dur[row] == 0); /* of no length at an op's very end: in it */
+    while (op != EP_NO_INDEX && t->ts[op] + t->dur[op] <= at) op = up[op];
+    return op;
+}
+
 ep_status ep_facts_create(const ep_trace *trace, ep_error *err, ep_facts **out) {
     if (!trace || !out) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "trace and result must not be NULL");
     ep_facts *f = calloc(1, sizeof *f);

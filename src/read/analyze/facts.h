@@ -99,6 +99,10 @@ typedef struct ep_facts {
     uint8_t *launch_names; /* by string: 0 not looked at, 1 no launch, 2 a launch */
 } ep_facts;
 
+/* The op around a row: `up` holds this answer for all rows before it in links->order, its parent among them. A region that
+ * outlives the op it began in is in that op only as long as the op runs. */
+uint32_t ep_facts_op_around(const ep_links *l, const uint32_t *up, uint32_t row);
+
 ep_status ep_facts_create(const ep_trace *trace, ep_error *err, ep_facts **out);
 void ep_facts_destroy(ep_facts *f);
 

@@ -21,11 +21,12 @@ typedef struct lister {
     const ep_trace *t;
     ep_facts *f;
     const ep_list_options *o;
-    uint32_t *place; /* by row: where it stands in links->order */
-    uint32_t *up;    /* by row: the op around it, or EP_NO_INDEX */
-    uint16_t *depth; /* ops around the row */
-    uint8_t *outer;  /* there are ops in it */
-    uint32_t *rows;  /* what is listed, in time order */
+    uint32_t *place;  /* by row: where it stands in links->order */
+    uint32_t *around; /* by row: the op around it, or EP_NO_INDEX */
+    uint32_t *up;     /* by row: of the ops asked for the one around it */
+    uint16_t *depth;  /* ops around the row */
+    uint8_t *outer;   /* there are ops in it */
+    uint32_t *rows;   /* what is listed, in time order */
     size_t count, cap;
     region_span *spans; /* with a region: where it runs */
     size_t span_count, span_cap;
@@ -37,6 +38,10 @@ typedef struct lister {
 
 static const char *name_of(const lister *l, uint32_t row) {
     return ep_trace_text(l->t, l->t->name[row]);
+}
+
+static int64_t end_of(const ep_trace *t, uint32_t row) {
+    return t->ts[row] + t->dur[row];
 }
 
 static bool by_time(const void *user, uint32_t a, uint32_t b) {
@@ -116,14 +121,15 @@ static bool in_region(const lister *l, uint32_t row) {
 static void find_depths(lister *l) {
     const ep_links *links = l->f->links;
     for (size_t k = 0; k < links->order_count; k++) {
-        uint32_t row = links->order[k], parent = links->parent[row];
+        uint32_t row = links->order[k], up = ep_facts_op_around(links, l->around, row);
         l->place[row] = (uint32_t)k;
-        l->up[row] = EP_NO_INDEX;
-        if (parent == EP_NO_INDEX) continue;
-        bool op = l->t->kind[parent] == EP_EVENT_OP && in_region(l, parent);
-        l->up[row] = op ? parent : l->up[parent];
-        l->depth[row] = (uint16_t)(l->depth[parent] + (op && l->depth[parent] < UINT16_MAX));
-        if (l->up[row] != EP_NO_INDEX && l->t->kind[row] == EP_EVENT_OP && in_region(l, row)) l->outer[l->up[row]] = 1;
+        l->around[row] = up;
+        if (up != EP_NO_INDEX && !in_region(l, up)) up = l->up[up];
+        while (up != EP_NO_INDEX && end_of(l->t, up) <= l->t->ts[row] - (l->t->dur[row] == 0)) up = l->up[up];
+        l->up[row] = up;
+        if (up == EP_NO_INDEX) continue;
+        l->depth[row] = (uint16_t)(l->depth[up] + (l->depth[up] < UINT16_MAX));
+        if (l->t->kind[row] == EP_EVENT_OP && in_region(l, row)) l->outer[up] = 1;
     }
 }
 
@@ -291,11 +297,12 @@ ep_status ep_list(const ep_trace *trace, const ep_list_options *options, ep_erro
         return found;
     }
     l.place = calloc(trace->count + 1, sizeof *l.place);
+    l.around = calloc(trace->count + 1, sizeof *l.around);
     l.up = calloc(trace->count + 1, sizeof *l.up);
     l.depth = calloc(trace->count + 1, sizeof *l.depth);
     l.outer = calloc(trace->count + 1, 1);
     ep_report *report = calloc(1, sizeof *report);
-    bool ok = l.place && l.up && l.depth && l.outer && report;
+    bool ok = l.place && l.around && l.up && l.depth && l.outer && report;
     if (ok) {
         find_depths(&l);
         ok = choose(&l);
@@ -310,6 +317,7 @@ ep_status ep_list(const ep_trace *trace, const ep_list_options *options, ep_erro
     ep_json_free(&l.json);
     ep_facts_destroy(l.f);
     free(l.place);
+    free(l.around);
     free(l.up);
     free(l.depth);
     free(l.outer);
