@@ -1,4 +1,4 @@
-/* The object of `epi run --json`: the contract's keys, null where a figure is unknown. */
+/* The object of `epi run --json`: null where a figure is unknown. */
 #include <math.h>
 
 #include "json_out.h"

@@ -12,7 +12,6 @@ typedef struct ep_analysis_options {
     const char *machine; /* a machine file for the bounds, or NULL: by the device's name */
     const char *region;  /* only this region (glob), or NULL */
     int width;           /* text width, 0: 80 */
-    bool color;
 } ep_analysis_options;
 
 typedef struct ep_report ep_report;
@@ -26,7 +25,7 @@ EP_API ep_status ep_diff(const ep_trace *a, const ep_trace *b, const char *label
 EP_API ep_status ep_diff_fail_on(const ep_report *diff, const char *expression, ep_error *err, bool *failed,
                                  char *sentence, size_t sentence_size);
 EP_API void ep_report_destroy(ep_report *report);
-/* Text for people and JSON with the contract's keys. Owned by the report. */
+/* Text for people, and the object of `epi explain --json` or `epi diff --json`. Owned by the report. */
 EP_API const char *ep_report_text(const ep_report *report);
 EP_API const char *ep_report_json(const ep_report *report);
 

@@ -2,8 +2,6 @@
 #ifndef EPILOGUE_COMPILE_H
 #define EPILOGUE_COMPILE_H
 
-#include <stdio.h>
-
 #include "ops.h"
 
 #ifdef __cplusplus
@@ -27,9 +25,9 @@ typedef enum ep_specialize { EP_SPECIALIZE_GENERIC, EP_SPECIALIZE_STATIC } ep_sp
 typedef struct ep_compile_options {
     ep_wait wait;             /* NEVER: while an entry compiles, calls are answered by the eager path (see above) */
     ep_specialize specialize; /* STATIC: sizes are guarded and written into the code */
-    bool
-        weights_stay; /* tensors that the function uses and was not given are never written to: they may be packed, which
-                        * takes memory once more, for products whose pointwise kernel runs on their tiles (CPU) */
+    /* Tensors that the function uses and was not given are never written to: they may be packed, which takes memory once
+     * more, for products whose pointwise kernel runs on their tiles (CPU). */
+    bool weights_stay;
     bool no_disk_cache;
     const char *cache_dir;   /* NULL: the user's cache directory */
     double compiler_limit_s; /* 0: 30 s */
@@ -38,6 +36,8 @@ typedef struct ep_compile_options {
     void *dump_user;
 } ep_compile_options;
 
+/* A compiled function belongs to one thread at a time, as its context does, which must outlive it; what compiles beside
+ * calls does so on a thread of the library's. `options` NULL: the defaults, all zero. */
 typedef struct ep_compiled ep_compiled;
 EP_API ep_status ep_compile(ep_context *ctx, ep_fn fn, void *user, int input_count, int output_count,
                             const ep_compile_options *options, ep_compiled **out);

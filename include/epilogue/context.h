@@ -1,8 +1,8 @@
 /* context.h: where and how ops run: device, threads, rounding, allocator. One context is used by one thread at a time;
  * a process may have many. A block, compiled function or product that is called while another thread is in a call on the
  * same context gives EP_ERROR_BUSY (its sentence is ep_status_sentence's: ep_context_error is the other thread's).
- * Contexts of one device have streams of their own: call ep_context_sync on one before another uses its tensors. A
- * context outlives the tensors made by ops on it only in one direction: tensors may outlive their context.
+ * Contexts of one device have streams of their own: call ep_context_sync on one before another uses its tensors.
+ * Tensors that ops made on a context may outlive it.
  *
  * After fork() a child may go on with what it has on the CPU. The thread that forked then works alone, whatever the
  * context says, if it ever worked with others: they are not in the child. Threads that the child starts have all. */

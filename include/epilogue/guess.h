@@ -11,8 +11,8 @@ extern "C" {
 #endif
 
 typedef struct ep_guess ep_guess;
-EP_API ep_status ep_guess_parse(const char *text, size_t size, ep_error *err,
-                                ep_guess **out); /* line and column in err */
+/* An error has line and column. */
+EP_API ep_status ep_guess_parse(const char *text, size_t size, ep_error *err, ep_guess **out);
 EP_API ep_status ep_guess_read(const char *path, ep_error *err, ep_guess **out);
 EP_API void ep_guess_destroy(ep_guess *guess);
 EP_API size_t ep_guess_count(const ep_guess *guess);     /* claims */
@@ -84,8 +84,8 @@ EP_API size_t ep_verdicts_count(const ep_verdicts *v); /* biggest surprise first
 EP_API ep_status ep_verdicts_get(const ep_verdicts *v, size_t index, ep_verdict *out);
 EP_API void ep_verdicts_totals(const ep_verdicts *v, size_t *confirmed, size_t *broken, size_t *unknown);
 EP_API const char *ep_verdicts_text(const ep_verdicts *v);
-EP_API const char *ep_verdicts_json(const ep_verdicts *v);                           /* the contract's `check` object */
-EP_API const char *ep_verdicts_junit(const ep_verdicts *v);                          /* JUnit XML */
+EP_API const char *ep_verdicts_json(const ep_verdicts *v);  /* the object of `epi check --json` */
+EP_API const char *ep_verdicts_junit(const ep_verdicts *v); /* JUnit XML */
 EP_API const char *ep_verdicts_github(const ep_verdicts *v, const char *guess_path); /* ::error lines */
 
 #ifdef __cplusplus

@@ -2,7 +2,7 @@
  * new tensor owned by the caller, and returns a status whose sentence is in ep_context_error.
  *
  * Broadcasting is NumPy's. Floating inputs of one call must share a dtype unless said otherwise; arithmetic is f32 (f64
- * nowhere), the result is rounded once to the dtype. Empty tensors, NaN and infinities behave as PyTorch documents.
+ * in a context with `reference`), the result is rounded once to the dtype. Empty tensors, NaN and infinities behave as PyTorch documents.
  * Views launch no kernel. Any stride is read in place. */
 #ifndef EPILOGUE_OPS_H
 #define EPILOGUE_OPS_H

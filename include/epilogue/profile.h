@@ -5,9 +5,6 @@
 #ifndef EPILOGUE_PROFILE_H
 #define EPILOGUE_PROFILE_H
 
-#include <stdio.h>
-
-#include "status.h"
 #include "trace.h"
 
 #ifdef __cplusplus
@@ -44,13 +41,14 @@ typedef enum ep_table_sort {
 /* The summary by op and kernel, as text `width` columns wide (0: 80), appended to a malloc'ed string the caller frees. */
 EP_API ep_status ep_profile_table(const ep_trace *trace, ep_table_sort sort, int width, ep_error *err, char **out);
 
+/* Of a trace of ours: events that found a full ring, and what one event cost where it was recorded (0: not known). */
+EP_API void ep_profile_recorded(const ep_trace *trace, int64_t *dropped, double *ns_per_event);
+
 /* What recording costs here, measured now: ns a span event, ns a kernel event, ns a probe when off. */
 typedef struct ep_profile_cost {
     double ns_per_span, ns_per_kernel, ns_off;
     bool tsc; /* the calibrated time-stamp counter is the clock, else clock_gettime */
 } ep_profile_cost;
-/* Of a trace of ours: events that found a full ring, and what one event cost where it was recorded (0: not known). */
-EP_API void ep_profile_recorded(const ep_trace *trace, int64_t *dropped, double *ns_per_event);
 EP_API ep_status ep_profile_measure_cost(ep_error *err, ep_profile_cost *out);
 
 #ifdef __cplusplus

@@ -22,39 +22,13 @@
 extern "C" {
 #endif
 
-/* EP_OK is 0; the other codes follow the rows of errors.def in order. New rows are only ever added at the end. */
+/* EP_OK is 0; the codes follow the rows of errors.def in order. */
 typedef enum ep_status {
-#define EP_ERROR(code, name, sentence) EP_STATUS_ROW_##code,
+#define EP_ERROR(code, name, sentence) code,
 #include "errors.def"
 #undef EP_ERROR
     EP_STATUS_COUNT
 } ep_status;
-
-#define EP_OK EP_STATUS_ROW_OK
-#define EP_ERROR_INVALID_ARGUMENT EP_STATUS_ROW_INVALID_ARGUMENT
-#define EP_ERROR_SHAPE EP_STATUS_ROW_SHAPE
-#define EP_ERROR_DTYPE EP_STATUS_ROW_DTYPE
-#define EP_ERROR_DEVICE EP_STATUS_ROW_DEVICE
-#define EP_ERROR_STRIDE EP_STATUS_ROW_STRIDE
-#define EP_ERROR_OVERFLOW EP_STATUS_ROW_OVERFLOW
-#define EP_ERROR_OUT_OF_MEMORY EP_STATUS_ROW_OUT_OF_MEMORY
-#define EP_ERROR_IO EP_STATUS_ROW_IO
-#define EP_ERROR_NOT_FOUND EP_STATUS_ROW_NOT_FOUND
-#define EP_ERROR_AMBIGUOUS EP_STATUS_ROW_AMBIGUOUS
-#define EP_ERROR_FORMAT EP_STATUS_ROW_FORMAT
-#define EP_ERROR_PARSE EP_STATUS_ROW_PARSE
-#define EP_ERROR_TRUNCATED EP_STATUS_ROW_TRUNCATED
-#define EP_ERROR_UNSUPPORTED EP_STATUS_ROW_UNSUPPORTED
-#define EP_ERROR_NOT_BUILT EP_STATUS_ROW_NOT_BUILT
-#define EP_ERROR_MISSING_LIBRARY EP_STATUS_ROW_MISSING_LIBRARY
-#define EP_ERROR_CAPTURE EP_STATUS_ROW_CAPTURE
-#define EP_ERROR_COMPILER EP_STATUS_ROW_COMPILER
-#define EP_ERROR_CACHE EP_STATUS_ROW_CACHE
-#define EP_ERROR_GUARD EP_STATUS_ROW_GUARD
-#define EP_ERROR_DRIVER EP_STATUS_ROW_DRIVER
-#define EP_ERROR_BUSY EP_STATUS_ROW_BUSY
-#define EP_ERROR_STATE EP_STATUS_ROW_STATE
-#define EP_ERROR_INTERNAL EP_STATUS_ROW_INTERNAL
 
 /* What went wrong, where, in one sentence. Owned by the caller; holds no pointers. */
 typedef struct ep_error {

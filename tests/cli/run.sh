@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # needs: run
-# epi run: the guess, the run and the verdict in 80 columns; the JSON of the contract with true counts; refusals.
+# epi run: the guess, the run and the verdict in 80 columns; the JSON with true counts; refusals.
 set -euo pipefail
 epi=$1
 work=$(mktemp -d)
@@ -18,7 +18,7 @@ done
 [ "$(grep -n 'GUESS eager' <<<"$out" | cut -d: -f1)" -lt "$(grep -n 'RAN eager' <<<"$out" | cut -d: -f1)" ] || fail "the guess comes after the run"
 awk 'length($0) > 80 { print "too wide: " $0; bad = 1 } END { exit bad }' <<<"$out" || fail "lines over 80 columns"
 
-# The contract's keys, and true counts: linear -> t -> addmm, one kernel.
+# The keys of the JSON, and true counts: linear -> t -> addmm, one kernel.
 json=$("$epi" run linear --bias --json $small --hidden 48 2>/dev/null || true)
 [ -z "$json" ] || fail "linear took --hidden"
 json=$("$epi" run linear --bias --json --batch 2 --seq 5 --dim 32 --out 64 --active 2)

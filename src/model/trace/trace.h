@@ -148,7 +148,7 @@ static inline bool ep_event_is_device_work(uint8_t kind) {
 static inline bool ep_event_is_span(const ep_trace *t, size_t i) {
     return t->phase[i] == 'X' && t->dur[i] >= 0;
 }
-/* Is this runtime call one that launches kernels? (trace-facts: LaunchKernel, GraphLaunch, LaunchCooperativeKernel,
+/* Is this runtime call one that launches kernels? (LaunchKernel, GraphLaunch, LaunchCooperativeKernel,
  * EnqueueKernelLaunch in the name; LaunchHostFunc is none.) */
 bool ep_runtime_is_launch(const char *name);
 /* Of those, one that launches a graph? Any other brings one kernel, at most with a memset that its library makes. */

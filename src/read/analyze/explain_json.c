@@ -1,4 +1,4 @@
-/* The JSON object of `explain`: the contract's keys, every figure as docs/trace.md defines it, unknown as null. */
+/* The JSON object of `explain`: every figure as docs/trace.md defines it, unknown as null. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

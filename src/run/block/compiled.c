@@ -76,7 +76,7 @@ ep_status ep_block_compile_with(ep_block *b, const ep_compile_options *options) 
     if ((options->cache_dir && !o.cache_dir) || (options->dump_pass && !o.dump_pass)) {
         free((char *)(uintptr_t)o.cache_dir);
         free((char *)(uintptr_t)o.dump_pass);
-        return ep_fail(&b->ctx->err, EP_ERROR_OUT_OF_MEMORY, "compile options");
+        return ep_fail(&b->ctx->err, EP_ERROR_OUT_OF_MEMORY, "no memory for the compile options");
     }
     free((char *)(uintptr_t)b->compile_options.cache_dir);
     free((char *)(uintptr_t)b->compile_options.dump_pass);

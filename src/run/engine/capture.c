@@ -41,11 +41,11 @@ static ep_status add_const(capture *p, ep_context *ctx, const ep_tensor *t, ep_t
     if (!ep_grow(&c->consts, &c->const_cap, c->const_count + 1, sizeof *c->consts) ||
         !ep_grow(&p->values, &p->value_cap, c->const_count + 1, sizeof *p->values)) {
         ep_tensor_destroy(keep);
-        return ep_fail(&ctx->err, EP_ERROR_OUT_OF_MEMORY, "capture");
+        return ep_fail(&ctx->err, EP_ERROR_OUT_OF_MEMORY, "no memory for a capture");
     }
     c->consts[c->const_count] = keep;
     *out = p->values[c->const_count++] = ep_graph_const(c->graph, t->dtype, t->ndim, t->sizes, t->strides);
-    return *out < 0 ? ep_fail(&ctx->err, EP_ERROR_OUT_OF_MEMORY, "capture") : EP_OK;
+    return *out < 0 ? ep_fail(&ctx->err, EP_ERROR_OUT_OF_MEMORY, "no memory for a capture") : EP_OK;
 }
 
 /* The whole storage as one row of elements, if t is a part of it that elements of t's dtype can address. */
@@ -82,7 +82,7 @@ static ep_status constant(capture *p, ep_context *ctx, const ep_tensor *t, int32
     EP_TRY(storage_const(p, ctx, t, &whole, &offset));
     if (whole >= 0) {
         *out = part_of_storage(p->c->graph, whole, t, offset);
-        return *out < 0 ? ep_fail(&ctx->err, EP_ERROR_OUT_OF_MEMORY, "capture") : EP_OK;
+        return *out < 0 ? ep_fail(&ctx->err, EP_ERROR_OUT_OF_MEMORY, "no memory for a capture") : EP_OK;
     }
     ep_tensor *keep;
     EP_TRY(ep_tensor_alias(t, &ctx->err, &keep));

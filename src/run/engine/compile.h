@@ -19,7 +19,7 @@ struct ep_compiled {
     ep_binding *last;
     ep_storage *workspace;
     ep_text report;
-    int64_t calls, captures, eager_calls, first_call_ns, cold_ns, waited_ns;
+    int64_t calls, captures, eager_calls, first_call_ns, waited_ns;
     bool verify, no_choice;
     bool attach_always; /* tests: what can be an epilogue is one, from the first call on */
     bool steps_always;  /* tests: chains behind products are done by gemm */

@@ -201,7 +201,7 @@ static ep_status publish(ep_kernel_table *t, ep_kernel *const *kernels, size_t c
     pthread_mutex_unlock(&t->lock);
     if (!room) {
         t->ctx->ops.module_free(&t->backend, module);
-        return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "module table");
+        return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for the table of modules");
     }
     for (size_t i = 0; i < count; i++) {
         s = t->ctx->ops.module_symbol(&t->backend, module, kernels[i]->loop.name, err, &kernels[i]->function);
@@ -232,7 +232,7 @@ static ep_status build(ep_kernel_table *t, ep_kernel *const *kernels, size_t cou
         if (!kernels[i]->source && !source.failed) kernels[i]->source = strdup(source.data + from);
     }
     end(p);
-    ep_status s = source.failed ? ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "source text")
+    ep_status s = source.failed ? ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for a kernel's source")
                                 : image_of(t, &source, err, &image, &size, &disk);
     if (s == EP_OK) s = publish(t, kernels, count, image, size, disk, err);
     free(image);
@@ -316,7 +316,6 @@ ep_status ep_kernels_build(ep_kernel_table *t, ep_kernel *const *kernels, size_t
     }
     memcpy(j->kernels, kernels, sizeof *kernels * count);
     j->count = count;
-    j->asked_ns = ep_clock_ns();
     snprintf(j->why, sizeof j->why, "%s", why);
     return send(t, j);
 }

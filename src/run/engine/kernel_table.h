@@ -28,7 +28,6 @@ typedef struct ep_kernel_job {
     ep_kernel **kernels;
     size_t count;
     char why[256];
-    int64_t asked_ns;
     void (*work)(void *user); /* instead of kernels: something else to do beside calls */
     void *user;
 } ep_kernel_job;

@@ -50,11 +50,12 @@ static void describe(const ep_fact *f, int dim, char *out, size_t size) {
         snprintf(out, size, "stride %lld", (long long)f->strides[dim]);
 }
 
-/* 0: size 0 or 1, 1: contiguous, 2: broadcast, 3: strided */
-static int class_of(const ep_fact *f, int dim) {
-    if (f->sizes[dim] <= 1) return 0;
-    if (f->strides[dim] == 0) return 2;
-    return f->strides[dim] == plain_stride(f, dim) ? 1 : 3;
+typedef enum dim_class { DIM_FLAT /* size 0 or 1 */, DIM_CONTIGUOUS, DIM_BROADCAST, DIM_STRIDED } dim_class;
+
+static dim_class class_of(const ep_fact *f, int dim) {
+    if (f->sizes[dim] <= 1) return DIM_FLAT;
+    if (f->strides[dim] == 0) return DIM_BROADCAST;
+    return f->strides[dim] == plain_stride(f, dim) ? DIM_CONTIGUOUS : DIM_STRIDED;
 }
 
 static bool dim_failed(const ep_fact *a, const ep_fact *b, int k, int dim, bool fixed, char *out, size_t size) {
@@ -99,7 +100,7 @@ static void list_input(const ep_fact *f, const ep_graph *g, const ep_value *v, e
     ep_text_add(out, f->ndim ? "]:" : "]\n");
     for (int i = 0; i < f->ndim; i++) {
         describe(f, i, text, sizeof text);
-        if (f->sizes[i] > 1 && class_of(f, i) == 3 && v->steps[i] >= 0) snprintf(text, sizeof text, "strided");
+        if (class_of(f, i) == DIM_STRIDED && v->steps[i] >= 0) snprintf(text, sizeof text, "strided");
         ep_text_printf(out, "%s %s", i ? "," : "", text);
     }
     if (f->ndim) ep_text_add(out, f->fixed ? "; sizes that are numbers are guarded\n" : "; sizes are free\n");
@@ -139,9 +140,10 @@ void ep_guard_symbols(ep_graph *g, int32_t value) {
     for (int i = 0; i < f.ndim; i++)
         if (f.sizes[i] > 1) g->values[value].dims[i] = ep_symbol_create(g, f.sizes[i]);
     for (int i = f.ndim - 1; i >= 0; i--) {
-        int class = class_of(&f, i), next = next_dim(&f, i);
-        if (class == 3 && f.strides[i] > 1) g->values[value].steps[i] = ep_symbol_create(g, f.strides[i]);
-        if (class != 1 || next < 0) continue;
+        dim_class class = class_of(&f, i);
+        int next = next_dim(&f, i);
+        if (class == DIM_STRIDED && f.strides[i] > 1) g->values[value].steps[i] = ep_symbol_create(g, f.strides[i]);
+        if (class != DIM_CONTIGUOUS || next < 0) continue;
         ep_dim d = ep_dim_mul(g, ep_value_step(g, value, next), ep_value_dim(g, value, next));
         g->values[value].steps[i] = d.e;
     }

@@ -128,20 +128,6 @@ void ep_graph_replace(ep_graph *g, int32_t from, int32_t to) {
         }
 }
 
-void ep_graph_readers(const ep_graph *g, int32_t *counts) {
-    memset(counts, 0, sizeof *counts * g->value_count);
-    for (size_t i = 0; i < g->node_count; i++) {
-        const ep_node *n = &g->nodes[i];
-        if (n->dead || n->kind == EP_NODE_VIEW) continue;
-        for (int k = 0; k < n->input_count; k++) {
-            bool again = false; /* mul(x, x) reads x once */
-            for (int j = 0; j < k; j++) again |= ep_graph_root(g, n->inputs[j]) == ep_graph_root(g, n->inputs[k]);
-            if (!again) counts[ep_graph_root(g, n->inputs[k])]++;
-        }
-    }
-    for (size_t i = 0; i < g->output_count; i++) counts[ep_graph_root(g, g->outputs[i])]++;
-}
-
 size_t ep_graph_members(const ep_graph *g, int32_t group, int32_t *out, size_t max) {
     size_t n = 0;
     for (size_t i = 0; i < g->node_count; i++)
@@ -237,7 +223,7 @@ ep_status ep_graph_sort(ep_graph *g, ep_error *err) {
     free(sorted);
     free(stack);
     free(state);
-    if (!ok) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "sort");
+    if (!ok) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory to sort a graph");
     return circle ? ep_fail(err, EP_ERROR_INTERNAL, "a value rests on itself") : EP_OK;
 }
 

@@ -151,9 +151,6 @@ static inline int32_t ep_graph_root(const ep_graph *g, int32_t v) {
 }
 /* Makes every reader of `from` (and the outputs) read `to`. */
 void ep_graph_replace(ep_graph *g, int32_t from, int32_t to);
-/* Readers of each value's own memory: live, non-view nodes that read it or a view of it, plus outputs. `counts` has
- * value_count entries. */
-void ep_graph_readers(const ep_graph *g, int32_t *counts);
 /* Live nodes of group `group` in node order; returns how many, at most `max` written. */
 size_t ep_graph_members(const ep_graph *g, int32_t group, int32_t *out, size_t max);
 /* Do the rows of `v` (along its last dim) lie at one distance from each other? */
@@ -166,7 +163,7 @@ ep_status ep_graph_view_shape(const ep_value *in, ep_op op, const ep_attr *attr,
 /* Puts the nodes in an order in which every value is made before it is read, changing as little as may be. */
 ep_status ep_graph_sort(ep_graph *g, ep_error *err);
 
-/* ep_graph_hash: of the structure, everything but sizes, strides and offsets. */
+/* Of the structure: everything but sizes, strides and offsets. */
 uint64_t ep_graph_hash(const ep_graph *g);
 
 #endif

@@ -279,7 +279,7 @@ static ep_status define(parser *p, int64_t id, int32_t value) {
     if (value < 0) return ep_fail(p->err, EP_ERROR_OUT_OF_MEMORY, "graph of more than %d values", EP_GRAPH_MAX);
     size_t old = p->id_cap;
     if (!ep_grow(&p->ids, &p->id_cap, (size_t)id + 1, sizeof *p->ids))
-        return ep_fail(p->err, EP_ERROR_OUT_OF_MEMORY, "value table");
+        return ep_fail(p->err, EP_ERROR_OUT_OF_MEMORY, "no memory for the graph's values");
     for (size_t i = old; i < p->id_cap; i++) p->ids[i] = -1;
     if (p->ids[id] >= 0) return bad(p, "a value number that is new");
     p->ids[id] = value;
@@ -443,7 +443,7 @@ static ep_status group_line(parser *p) {
     if (!whole(p, &id) || id != (int64_t)p->g->group_count) return bad(p, "the next group number");
     EP_TRY(extents(p, '[', ']', &n, sizes, dims));
     int32_t at = ep_graph_group(p->g, n, sizes);
-    if (at < 0) return ep_fail(p->err, EP_ERROR_OUT_OF_MEMORY, "group table");
+    if (at < 0) return ep_fail(p->err, EP_ERROR_OUT_OF_MEMORY, "no memory for the graph's groups");
     memcpy(p->g->groups[at].dims, dims, sizeof(int32_t) * (size_t)n);
     p->g->groups[at].reduces = take(p, "reduces");
     p->g->groups[at].lone = !p->g->groups[at].reduces && take(p, "lone");
@@ -454,7 +454,9 @@ static ep_status symbol_line(parser *p) {
     int64_t id, n;
     if (!take(p, "s") || !whole(p, &id) || id != (int64_t)p->g->symbol_count) return bad(p, "the next symbol, as s0");
     if (!take(p, "=") || !whole(p, &n) || n < 1) return bad(p, "'=' and a number of 1 or more");
-    return ep_symbol_create(p->g, n) >= 0 ? EP_OK : ep_fail(p->err, EP_ERROR_OUT_OF_MEMORY, "symbol table");
+    return ep_symbol_create(p->g, n) >= 0
+               ? EP_OK
+               : ep_fail(p->err, EP_ERROR_OUT_OF_MEMORY, "no memory for the graph's symbols");
 }
 
 static ep_status statement(parser *p) {
@@ -471,7 +473,8 @@ static ep_status statement(parser *p) {
     if (!take(p, "output")) return bad(p, "a value, 'output', 'group' or 'graph'");
     int32_t v;
     EP_TRY(value_ref(p, &v));
-    return ep_graph_output(p->g, v) >= 0 ? EP_OK : ep_fail(p->err, EP_ERROR_OUT_OF_MEMORY, "output table");
+    return ep_graph_output(p->g, v) >= 0 ? EP_OK
+                                         : ep_fail(p->err, EP_ERROR_OUT_OF_MEMORY, "no memory for the graph's outputs");
 }
 
 static ep_status statements(parser *p) {
@@ -489,7 +492,7 @@ static ep_status statements(parser *p) {
 
 ep_status ep_graph_parse(const char *text, size_t len, ep_error *err, ep_graph **out) {
     parser p = {.p = text, .end = text + len, .line_start = text, .line = 1, .err = err, .g = ep_graph_create()};
-    if (!p.g) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "graph");
+    if (!p.g) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for a graph");
     ep_status s = statements(&p);
     if (s == EP_OK) s = ep_graph_verify(p.g, err);
     free(p.ids);

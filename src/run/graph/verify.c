@@ -132,7 +132,7 @@ static ep_status shape_fits(const ep_graph *g, size_t i, ep_error *err) {
 
 ep_status ep_graph_verify(const ep_graph *g, ep_error *err) {
     bool *defined = calloc(g->value_count ? g->value_count : 1, 1);
-    if (!defined) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "verify");
+    if (!defined) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory to verify a graph");
     ep_status s = values_are_sound(g, err);
     if (s == EP_OK) s = sizes_are_sound(g, err);
     for (size_t i = 0; s == EP_OK && i < g->value_count; i++) defined[i] = g->values[i].kind != EP_VALUE_NODE;

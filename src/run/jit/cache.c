@@ -101,7 +101,7 @@ static void inspect(ep_cache *c) {
 
 ep_status ep_cache_open(const char *dir, int64_t limit, ep_error *err, ep_cache **out) {
     ep_cache *c = calloc(1, sizeof *c);
-    if (!c) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "cache");
+    if (!c) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for a kernel cache");
     if (dir && strlen(dir) < PATH_SIZE - 80)
         strcpy(c->dir, dir);
     else
@@ -176,7 +176,7 @@ static ep_status read_all(const char *path, bool use, ep_error *err, char **out,
     }
     if (data && use) futimens(fd, NULL); /* last use: the oldest go first */
     close(fd);
-    if (!data) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "cache entry");
+    if (!data) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for a cache entry");
     *out = data;
     *size = done;
     return EP_OK;
@@ -196,7 +196,7 @@ static ep_status load(ep_cache *c, ep_hash128 key, bool use, ep_error *err, void
             memcpy(*source, data + source_at, source_n);
             (*source)[source_n] = 0;
         } else {
-            s = ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "cached source");
+            s = ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for a cached source");
         }
     }
     if (s != EP_OK) {

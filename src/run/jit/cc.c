@@ -198,7 +198,7 @@ static ep_status cc_build(const ep_build *b, ep_error *err, void **image, size_t
     int status = 0;
     EP_TRY(find_compiler(b, err, program));
     job *j = calloc(1, sizeof *j);
-    if (!j) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "compiler job");
+    if (!j) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for a compiler's job");
     ep_status s = open_job(j, err);
     if (s != EP_OK) {
         free(j);

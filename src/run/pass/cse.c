@@ -38,7 +38,7 @@ ep_status ep_pass_cse(ep_graph *g, ep_error *err) {
     size_t slots = 16;
     while (slots < 2 * g->node_count) slots *= 2;
     int32_t *table = malloc(sizeof *table * slots);
-    if (!table) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "cse");
+    if (!table) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory in pass cse");
     memset(table, 0xff, sizeof *table * slots);
     for (size_t i = 0; i < g->node_count; i++) {
         ep_node *n = &g->nodes[i];

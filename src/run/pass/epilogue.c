@@ -144,7 +144,7 @@ static ep_status mark_lone(ep_graph *g, int32_t node, ep_error *err) {
         return EP_OK;
     const ep_value *y = &g->values[n->output];
     int32_t group = ep_graph_group(g, y->ndim, y->sizes);
-    if (group < 0) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "epilogue");
+    if (group < 0) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory in pass epilogue");
     memcpy(g->groups[group].dims, y->dims, sizeof y->dims);
     g->groups[group].lone = true;
     n->group = group;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What a loop nest has room for (EP_LOOP_* of run/codegen/loop.h): of 60 operands 24 inputs and 32 results; of 8 phases 7
+ * walks over a row and the one that stores; of 160 statements one or so for each unit of cost, and the loads and stores. */
 enum { MOST_MEMBERS = 32, MOST_INPUTS = 24, MOST_COST = 70, MOST_WALKS = 7 };
 
 typedef struct fuser {
@@ -192,8 +194,7 @@ static const char *illegal_whole(fuser *f, int32_t group) {
     return why;
 }
 
-static void relabel(ep_graph *g, int32_t from, int32_t to, const int32_t *members, size_t count) {
-    (void)from;
+static void relabel(ep_graph *g, int32_t to, const int32_t *members, size_t count) {
     for (size_t i = 0; i < count; i++) g->nodes[members[i]].group = to;
 }
 
@@ -205,10 +206,10 @@ static const char *try_merge(fuser *f, int32_t from, int32_t to) {
         !same_sizes(g->groups[to].ndim, g->groups[from].sizes, g->groups[to].sizes))
         return "their shapes differ";
     size_t count = ep_graph_members(g, from, members, MOST_MEMBERS);
-    relabel(g, from, to, members, count);
+    relabel(g, to, members, count);
     const char *why = illegal_whole(f, to);
     if (!why) return NULL;
-    relabel(g, to, from, members, count);
+    relabel(g, from, members, count);
     illegal(f, to); /* what it says about rows is of the groups as they stay */
     illegal(f, from);
     return why;
@@ -227,7 +228,7 @@ static const char *try_join(fuser *f, int32_t node, int32_t group) {
 static ep_status found(fuser *f, int32_t node, ep_error *err) {
     const ep_value *d = domain_of(f->g, &f->g->nodes[node]);
     int32_t group = ep_graph_group(f->g, d->ndim, d->sizes);
-    if (group < 0) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "fuse");
+    if (group < 0) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory in pass fuse");
     memcpy(f->g->groups[group].dims, d->dims, sizeof d->dims);
     f->g->nodes[node].group = group;
     illegal(f, group);
@@ -295,7 +296,7 @@ static void explain_rest(ep_graph *g) {
 ep_status ep_pass_fuse(ep_graph *g, ep_error *err) {
     size_t n = g->node_count ? g->node_count : 1;
     fuser f = {.g = g, .stack = malloc(sizeof(int32_t) * n), .seen = calloc(n, 1), .row = calloc(n, 1)};
-    ep_status s = f.stack && f.seen && f.row ? EP_OK : ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "fuse");
+    ep_status s = f.stack && f.seen && f.row ? EP_OK : ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory in pass fuse");
     for (size_t i = 0; s == EP_OK && i < g->node_count; i++)
         if (!g->nodes[i].dead && !ep_fuse_why_not(g, &g->nodes[i])) s = place(&f, (int32_t)i, err);
     if (s == EP_OK) {

@@ -15,7 +15,7 @@ static ep_status rewrite_gated(ep_graph *g, int32_t at, ep_error *err) {
     if (attr.act != EP_ACT_NONE) {
         gate = ep_graph_op(g, EP_NODE_OP, ep_act_op(attr.act), NULL, 1, &gate, &shape);
         if (gate >= 0) ep_extent_like(g, gate, result);
-        if (gate < 0) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "lower");
+        if (gate < 0) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory in pass lower");
     }
     ep_node *n = &g->nodes[at];
     n->op = EP_OP_MUL;

@@ -24,7 +24,7 @@ static ep_status plain_rows(ep_graph *g, int32_t at, ep_error *err) {
     ep_shape s = {x.dtype, x.ndim, {0}};
     memcpy(s.sizes, x.sizes, sizeof s.sizes);
     int32_t copy = ep_graph_op(g, EP_NODE_OP, EP_OP_COPY, NULL, 1, &g->nodes[at].inputs[0], &s);
-    if (copy < 0) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "match_gemm");
+    if (copy < 0) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory in pass match_gemm");
     ep_extent_like(g, copy, g->nodes[at].inputs[0]);
     g->nodes[at].inputs[0] = copy;
     ep_graph_reason(g, at, g->values[copy].node, "linear reads a copy: its x is not a batch of evenly spaced rows");

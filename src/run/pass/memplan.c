@@ -70,7 +70,7 @@ ep_status ep_pass_memplan(ep_graph *g, ep_error *err) {
     g->slots = malloc(sizeof *g->slots * n);
     if (!spans || !g->slots) {
         free(spans);
-        return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "memplan");
+        return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory in pass memplan");
     }
     for (size_t i = 0; i < g->value_count; i++) {
         const ep_value *v = &g->values[i];

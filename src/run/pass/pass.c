@@ -33,7 +33,7 @@ static ep_status show(const ep_graph *g, const ep_pass_options *o, const char *p
     bool failed = t.failed;
     if (!failed) o->print(o->user, pass, ep_text_str(&t));
     ep_text_free(&t);
-    return failed ? ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "dump of %s", pass) : EP_OK;
+    return failed ? ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory to print pass %s", pass) : EP_OK;
 }
 
 static ep_status check(const ep_graph *g, const ep_pass_options *o, const char *pass, ep_error *err) {
@@ -54,7 +54,7 @@ static ep_status take_shadow(ep_graph *g, ep_error *err) {
     ep_error ignored = {0};
     if (g->symbol_count == 0) return EP_OK;
     int64_t *values = malloc(sizeof *values * g->symbol_count);
-    if (!values) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "passes");
+    if (!values) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory for the passes");
     ep_extent_shadow(g, values);
     ep_status s = ep_extent_evaluate(g, values, &ignored);
     free(values);

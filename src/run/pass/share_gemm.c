@@ -91,7 +91,7 @@ static ep_status join(ep_graph *g, int32_t a, int32_t b, ep_error *err) {
     s.sizes[s.ndim - 1] += g->values[g->nodes[b].output].sizes[s.ndim - 1];
     int32_t wide =
         in[1] < 0 || (count > 2 && in[2] < 0) ? -1 : ep_graph_op(g, EP_NODE_GEMM, EP_OP_LINEAR, NULL, count, in, &s);
-    if (wide < 0) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "share_gemm");
+    if (wide < 0) return ep_fail(err, EP_ERROR_OUT_OF_MEMORY, "no memory in pass share_gemm");
     ep_extent_like(g, wide, g->nodes[a].output);
     if (count > 2) g->nodes[g->values[wide].node].gemm.bias = 2;
     become_half(g, a, wide, 0);
