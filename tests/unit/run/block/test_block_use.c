@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -227,6 +228,65 @@ static void any_order_of_ends(void **state) {
     }
 }
 
+/* A tensor whose rows lie 2^30 elements apart, in a mapping of which only the rows' pages exist. */
+static ep_tensor *far_apart(const ep_tensor *from, void **map, size_t *bytes) {
+    const int64_t step = (int64_t)1 << 30, rows = ep_tensor_size(from, 0), cols = ep_tensor_size(from, 1);
+    *bytes = (size_t)((rows - 1) * step + cols) * ep_dtype_size(ep_tensor_dtype(from));
+    *map = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (*map == MAP_FAILED) return NULL;
+    ep_tensor *t;
+    double values[ROWS * HIDDEN];
+    size_t count = (size_t)ep_tensor_numel(from);
+    assert_true(count <= ROWS * HIDDEN);
+    OK(ep_tensor_from_memory((ep_device){EP_DEVICE_CPU, 0}, ep_tensor_dtype(from), 2, ep_tensor_sizes(from),
+                             (int64_t[]){step, 1}, *map, *bytes, NULL, NULL, NULL, &t));
+    OK(ep_tensor_read_f64(from, values, count, NULL));
+    OK(ep_tensor_write_f64(t, values, count, NULL));
+    return t;
+}
+
+/* x, weights and residual so, in every mode: the bits or at least the values of the same without gaps. */
+static void rows_a_gibi_element_apart(void **state) {
+    (void)state;
+    enum { FEW = 3 };
+    ep_tensor *near[4] = {noise(1, FEW, DIM), noise(2, FEW, DIM), noise(3, FEW, DIM), noise(4, FEW, DIM)}, *far[4];
+    void *maps[4];
+    size_t bytes[4];
+    ep_context *ctx;
+    OK(ep_context_create(NULL, NULL, &ctx));
+    ep_tensor *down = noise(5, DIM, FEW), *want, *y;
+    int there = 0;
+    while (there < 4 && (far[there] = far_apart(near[there], &maps[there], &bytes[there]))) there++;
+    ep_block *a, *b;
+    if (there == 4) {
+        OK(ep_block_create(ctx, EP_BLOCK_GATED, EP_ACT_SILU,
+                           &(ep_block_weights){.gate = near[1], .up = near[2], .down = down}, &a));
+        OK(ep_block_create(ctx, EP_BLOCK_GATED, EP_ACT_SILU,
+                           &(ep_block_weights){.gate = far[1], .up = far[2], .down = down}, &b));
+        for (int i = 0; i < 3 * EP_MODE_COUNT; i++) {
+            ep_mode mode = (ep_mode)(i / 3);
+            ep_difference d;
+            if (ep_block_supports(b, mode) != EP_OK) continue;
+            OK(ep_block_run(a, EP_MODE_EAGER, near[0], near[3], &want));
+            OK(ep_block_run(b, mode, far[0], far[3], &y));
+            OK(ep_tensor_compare(y, want, 1, NULL, &d));
+            assert_true(d.max_rel < 0.02);
+            ep_tensor_destroy(want);
+            ep_tensor_destroy(y);
+        }
+        ep_block_destroy(a);
+        ep_block_destroy(b);
+    }
+    ep_context_destroy(ctx);
+    ep_tensor_destroy(down);
+    for (int i = 0; i < 4; i++) ep_tensor_destroy(near[i]);
+    for (int i = 0; i < there; i++) {
+        ep_tensor_destroy(far[i]);
+        munmap(maps[i], bytes[i]);
+    }
+    if (there < 4) skip(); /* a machine that maps no 4 GiB without memory behind */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_shared_block_is_right_or_busy),
@@ -235,6 +295,7 @@ int main(void) {
 #endif
         cmocka_unit_test(wrong_arguments_are_named),
         cmocka_unit_test(any_order_of_ends),
+        cmocka_unit_test(rows_a_gibi_element_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
