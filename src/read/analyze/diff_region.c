@@ -78,27 +78,28 @@ static int by_value(const void *a, const void *b) {
     return *x < *y ? -1 : *x > *y;
 }
 
-/* Medians over the instances that run the very sequence of the chosen one; at most 64 are asked. */
+/* Medians over the instances that run the very sequence of the chosen one; at most 64 are asked, and not for longer than a
+ * thousand such sequences are: instances in each other by the thousand are all of another length. */
 static bool medians(ep_diff_side *side, const pick *list, size_t n) {
-    enum { MOST = 64 };
-    int64_t *values = ep_malloc_array(side->count * MOST, sizeof *values);
-    size_t used = 0;
+    size_t most = n < 64 ? n : 64, used = 0, looked_at = 0;
+    int64_t *values = ep_malloc_array(side->count * most, sizeof *values);
     bool ok = values != NULL;
-    for (size_t i = 0; ok && i < n && used < MOST; i++) {
+    for (size_t i = 0; ok && i < n && used < most && looked_at <= 1000 * (side->count + 1); i++) {
         uint32_t *work = NULL;
         size_t count = 0;
         const ep_study *s = side->study;
         ok = ep_study_region_work(s, list[i].event, &work, &count);
+        looked_at += count;
         bool equal = ok && count == side->count;
         for (size_t k = 0; equal && k < count; k++)
             equal = strcmp(ep_study_name(s, s->work[work[k]].event), side->items[k].kernel) == 0;
-        for (size_t k = 0; equal && k < count; k++) values[k * MOST + used] = s->trace->dur[s->work[work[k]].event];
+        for (size_t k = 0; equal && k < count; k++) values[k * most + used] = s->trace->dur[s->work[work[k]].event];
         used += equal;
         free(work);
     }
     for (size_t k = 0; ok && used && k < side->count; k++) {
-        qsort(values + k * MOST, used, sizeof *values, by_value);
-        side->items[k].ns = values[k * MOST + (used - 1) / 2];
+        qsort(values + k * most, used, sizeof *values, by_value);
+        side->items[k].ns = values[k * most + (used - 1) / 2];
     }
     free(values);
     return ok;

@@ -18,7 +18,8 @@ static const struct {
     [EP_METRIC_KERNEL_TIME] = {true, true},    [EP_METRIC_DISPATCH] = {true, false},
     [EP_METRIC_SYNC_TIME] = {true, false},     [EP_METRIC_OP_COUNT] = {true, false},
     [EP_METRIC_OP_LAUNCHES] = {true, true},    [EP_METRIC_OP_TIME] = {true, false},
-    [EP_METRIC_OP_DEVICE_TIME] = {true, true},
+    [EP_METRIC_OP_DEVICE_TIME] = {true, true}, [EP_METRIC_IDLE] = {false, true},
+    [EP_METRIC_BYTES] = {false, true},         [EP_METRIC_FLOPS] = {false, true},
 };
 
 /* The waits of one thread that no wait before them holds: where an instance begins outside of any, its waits are a run of
@@ -228,10 +229,15 @@ bool ep_series_sums(const ep_subject *u, const ep_rows *instances, ep_matcher *m
     const ep_term *term = m->term;
     bool waiting = term->metric == EP_METRIC_SYNC_TIME || term->metric == EP_METRIC_DISPATCH;
     *done = false;
-    if (!traits[term->metric].sum || (waiting && term->any_thread) || instances->count < 2) return true;
+    if (instances->count < 2) return true;
+    if (traits[term->metric].device && !ep_subject_device_known(u)) {
+        for (size_t i = 0; i < instances->count; i++) v[i] = NAN;
+        *done = true;
+        return true;
+    }
+    if (!traits[term->metric].sum || (waiting && term->any_thread)) return true;
     /* An op that is itself the region could be its own worst call. */
     if (term->metric == EP_METRIC_OP_LAUNCHES && u->trace->kind[instances->rows[0]] == EP_EVENT_OP) return true;
-    if (traits[term->metric].device && !ep_subject_device_known(u)) return true;
     series s = {.u = u, .m = m, .rows = u->facts->links->order, .count = u->facts->links->order_count};
     bool ok = true;
     if (term->any_thread) {
