@@ -153,7 +153,8 @@ typedef struct ep_study {
     size_t gated_count, gated_cap;
     ep_regime_row *regimes;
     size_t regime_count, regime_cap;
-    ep_idle_row *idles; /* most idle time first; none inside another */
+    int64_t comm_ns, comm_hidden_ns; /* in collectives, over the devices; of that beside other kernels */
+    ep_idle_row *idles;              /* most idle time first; none inside another */
     size_t idle_count, idle_cap;
     ep_compile_row *compiles;
     size_t compile_count, compile_cap;

@@ -508,6 +508,14 @@ static void findings(const ep_study *s, out *o) {
     ep_json_end(o);
 }
 
+static void communication(const ep_study *s, out *o) {
+    begin_object(o, "communication");
+    us(o, "us", s->comm_ns);
+    us(o, "hidden_us", s->comm_hidden_ns);
+    us(o, "exposed_us", s->comm_ns - s->comm_hidden_ns);
+    ep_json_end(o);
+}
+
 static void host(const ep_study *s, out *o) {
     begin_object(o, "host");
     real(o, "median_delay_us", s->median_delay_us, 3);
@@ -548,6 +556,7 @@ void ep_explain_json(const ep_study *s, ep_json_out *o) {
     gemms(s, o);
     fusions(s, o);
     compiles(s, o);
+    communication(s, o);
     host(s, o);
     findings(s, o);
     ep_json_end(o);

@@ -445,6 +445,15 @@ static void idle_findings(ep_study *s) {
     }
 }
 
+static void communication_findings(ep_study *s) {
+    int64_t exposed = s->comm_ns - s->comm_hidden_ns;
+    if (s->comm_ns <= 0) return;
+    ep_study_finding(s, "communication", (double)exposed * 1e-3,
+                     ep_study_printf(s, "Collectives run for %s; other kernels run beside %s of it, %s is exposed.",
+                                     US((double)s->comm_ns * 1e-3), US((double)s->comm_hidden_ns * 1e-3),
+                                     US((double)exposed * 1e-3)));
+}
+
 /* Registers and threads of a block against what an SM holds: too few blocks hide no memory latency. */
 static void occupancy_findings(ep_study *s) {
     double all = 0;
@@ -540,6 +549,7 @@ ep_status ep_analyze_findings(ep_study *s, ep_error *err) {
     compile_findings(s);
     host_findings(s);
     idle_findings(s);
+    communication_findings(s);
     replay_findings(s);
     occupancy_findings(s);
     name_findings(s);

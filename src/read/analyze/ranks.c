@@ -228,16 +228,18 @@ void ep_ranks_json(ep_study *const *studies, size_t count, ep_json_out *o) {
         const struct {
             const char *key;
             double v;
-        } figures[] = {{"busy_us", ranks[i].busy_us},
-                       {"own_us", ranks[i].own_us},
-                       {"collective_us", ranks[i].comm_us},
-                       {"idle_us", ranks[i].window_us - ranks[i].busy_us}};
+        } figures[] = {
+            {"busy_us", ranks[i].busy_us},
+            {"own_us", ranks[i].own_us},
+            {"collective_us", ranks[i].comm_us},
+            {"exposed_us", ranks[i].host ? NAN : (double)(studies[i]->comm_ns - studies[i]->comm_hidden_ns) * 1e-3},
+            {"idle_us", ranks[i].window_us - ranks[i].busy_us}};
         ep_json_object(o);
         ep_json_key(o, "rank");
         ep_json_int(o, ranks[i].rank);
         ep_json_key(o, "file");
         ep_json_str(o, studies[i]->label);
-        for (size_t k = 0; k < 4; k++) {
+        for (size_t k = 0; k < sizeof figures / sizeof figures[0]; k++) {
             ep_json_key(o, figures[k].key);
             ep_json_fixed(o, figures[k].v, 3);
         }

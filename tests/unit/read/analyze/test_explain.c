@@ -76,6 +76,7 @@ static void test_pictures(void **state) {
                                         "explain/written_only",
                                         "explain/training_step",
                                         "explain/data_loading",
+                                        "explain/collectives",
                                         "small/overlap",
                                         "small/host_products",
                                         "small/overrun",
