@@ -66,6 +66,7 @@ static void show_entry(void *user, const ep_kernel_cache_entry *e) {
 static int show_generated(const char *wanted) {
     generated g = {.wanted = wanted};
     ep_error err = {0};
+    if (!*wanted) return epi_bad("--show wants the name of a kernel or the start of a key; --cache lists them");
     if (ep_kernel_cache_each(NULL, show_entry, &g, &err) != EP_OK) return epi_fail(NULL, &err);
     if (!g.found) return epi_bad("--show %s: no generated kernel of that name or key is in the cache", wanted);
     return EPI_DONE;

@@ -2,6 +2,28 @@
 include(CMakePackageConfigHelpers)
 install(FILES ${EP_PUBLIC_HEADERS} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/epilogue)
 install(TARGETS ep_flags_link ${EP_LIBRARIES} EXPORT epilogueTargets)
+# In the build the static libraries show all that files share, for tests; installed, only what the shared ones export: each
+# becomes one object in which hidden names are local. A program may then have a `cuda_alloc` of its own.
+if(CMAKE_OBJCOPY AND CMAKE_LINKER AND CMAKE_AR AND UNIX AND NOT APPLE)
+  set(EP_ARCHIVES "\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}")
+  if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+    set(EP_ARCHIVES "${CMAKE_INSTALL_LIBDIR}")
+  endif()
+  foreach(library ${EP_LIBRARIES})
+    get_target_property(type ${library} TYPE)
+    if(type STREQUAL "STATIC_LIBRARY")
+      install(CODE "
+        set(archive \"\$ENV{DESTDIR}${EP_ARCHIVES}/$<TARGET_FILE_NAME:${library}>\")
+        set(object \"${CMAKE_BINARY_DIR}/${library}.o\")
+        execute_process(COMMAND \"${CMAKE_LINKER}\" -r --whole-archive \"$<TARGET_FILE:${library}>\" -o \"\${object}\"
+                        COMMAND_ERROR_IS_FATAL ANY)
+        execute_process(COMMAND \"${CMAKE_OBJCOPY}\" --localize-hidden \"\${object}\" COMMAND_ERROR_IS_FATAL ANY)
+        file(REMOVE \"\${archive}\")
+        execute_process(COMMAND \"${CMAKE_AR}\" rcs \"\${archive}\" \"\${object}\" COMMAND_ERROR_IS_FATAL ANY)
+        file(REMOVE \"\${object}\")")
+    endif()
+  endforeach()
+endif()
 install(EXPORT epilogueTargets NAMESPACE epilogue:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/epilogue)
 configure_package_config_file(cmake/epilogueConfig.cmake.in ${CMAKE_BINARY_DIR}/epilogueConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/epilogue)

@@ -35,6 +35,10 @@ for so in "$(dirname "$lib")"/libepilogue*.so; do
     other=$(nm -D --defined-only "$so" | awk '{ print $3 }' | grep -v '^ep_' | head -3 || true)
     [ -z "$other" ] || fail "$so exports $other"
 done
+for archive in "$(dirname "$lib")"/libepilogue*.a; do
+    other=$(nm -g --defined-only "$archive" | awk 'NF == 3 { print $3 }' | grep -v '^ep_' | head -3 || true)
+    [ -z "$other" ] || fail "$archive defines $other"
+done
 [ -f "$lib/epilogue.pc" ] || exit 0
 awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' "$here/../../README.md" >"$tmp/linear.c"
 cc -std=c17 -Wall -Wextra -Werror "$tmp/linear.c" $(pkg-config --cflags --libs epilogue) -o "$tmp/linear" || fail "the README's program"

@@ -27,6 +27,7 @@ for dtype in f32 bf16; do
     rm "$EPILOGUE_CACHE_DIR/hand.c" "$EPILOGUE_CACHE_DIR/hand.o"
 done
 if "$epi" kernels --show no_such_kernel 2>/dev/null; then exit 1; fi
+if "$epi" kernels --show "" >/dev/null 2>&1; then exit 1; fi
 "$epi" kernels --clear-cache | grep -q "2 entries removed"
 "$epi" kernels --cache | grep -q "none yet"
 # A folder that can't be is told in a sentence.
