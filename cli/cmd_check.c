@@ -48,6 +48,16 @@ static int report(ep_trace *const *traces, const char *const *labels, int count,
     return status == EP_OK ? -1 : epi_fail("report", &err);
 }
 
+/* The two files in the wrong order: a trace begins with a bracket or as gzip does, no guess does. */
+static int check_order(const char *path) {
+    FILE *f = fopen(path, "rb");
+    int c = f ? fgetc(f) : EOF;
+    while (c == ' ' || c == '\t' || c == '\r' || c == '\n') c = fgetc(f);
+    if (f) fclose(f);
+    if (c != '{' && c != '[' && c != 0x1f) return -1;
+    return epi_bad("%s looks like a trace; the guess file stands first: epi check GUESS TRACE", path);
+}
+
 int cmd_check(int argc, char **argv) {
     options o = {0};
     const epi_option rows[] = {
@@ -65,6 +75,7 @@ int cmd_check(int argc, char **argv) {
     if (o.json && o.github) return epi_bad("--json and --github both write to the standard output; take one");
     code = epi_keep("--report", o.report, paths, count);
     if (code < 0) code = epi_keep("--junit", o.junit, paths, count);
+    if (code < 0) code = check_order(paths[0]);
     if (code >= 0) return code;
     ep_error err = {.position = -1};
     const read_choice whole = {.step = NO_STEP};

@@ -52,6 +52,10 @@ int cmd_diff(int argc, char **argv) {
     ep_analysis_options o = {.machine = choice.machine, .region = choice.region, .width = epi_width()};
     if (code == EPI_DONE && ep_diff(traces[0], traces[1], paths[0], paths[1], &o, &err, &report) != EP_OK)
         code = epi_fail("diff", &err);
+    /* An expression that can't be read is told before a page of output hides it. */
+    bool holds;
+    if (code == EPI_DONE && fail_on && ep_diff_fail_on(report, fail_on, &err, &holds, NULL, 0) != EP_OK)
+        code = epi_fail("--fail-on", &err);
     if (code == EPI_DONE) {
         fputs(json ? ep_report_json(report) : ep_report_text(report), stdout);
         if (json) fputc('\n', stdout);

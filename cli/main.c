@@ -39,12 +39,15 @@ static void hold_streams(void) {
 
 static int command(int argc, char **argv) {
     if (argc < 2) return usage(stderr, EPI_BAD);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
+    bool help = strcmp(argv[1], "help") == 0;
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || (help && argc == 2))
         return usage(stdout, EPI_DONE);
     if (strcmp(argv[1], "--version") == 0) {
         printf("epi %s\n", ep_version());
         return EPI_DONE;
     }
+    char asks[] = "--help";
+    if (help) argv[1] = argv[2], argv[2] = asks, argc = 3; /* epi help COMMAND */
     for (const epi_command *c = commands; c->name; c++) {
         if (strcmp(argv[1], c->name) != 0) continue;
         if (!c->run) return epi_bad("'%s' needs the runtime, and this epi was built without it", c->name);

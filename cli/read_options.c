@@ -58,6 +58,7 @@ ep_status read_trace(const char *path, const read_choice *c, ep_error *err, ep_t
     ep_read_options o = {.region = c->region, .keep_args = c->keep_args};
     if (c->window) o.window_start_ns = c->from_ns, o.window_end_ns = c->to_ns;
     if (c->step >= 0) o.step = c->step, o.use_step = true;
+    if (strcmp(path, "-") == 0) path = "/dev/stdin";
     if (isatty(STDERR_FILENO)) o.progress = show_progress, o.progress_user = &p;
     ep_status status = ep_trace_read(path, &o, err, out);
     if (p.shown) fprintf(stderr, "\r%*s\r", 70, "");

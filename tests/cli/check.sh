@@ -68,5 +68,11 @@ grep -qF "bad.guess:2:3: there is no claim about 'kernals'; did you mean 'kernel
 run 2 "$epi" check "$out/none.guess" "$traces/mlp_eager.json"
 run 2 "$epi" check "$out/two.guess" "$out/none.json"
 run 2 "$epi" check "$out/two.guess"
+run 2 "$epi" check "$traces/mlp_eager.json" "$out/two.guess"
+grep -qF "looks like a trace; the guess file stands first" "$out/stderr" || fail "the order of the files" "$out/stderr"
 run 0 "$epi" check --help
+cp "$out/stdout" "$out/help"
+run 0 "$epi" help check
+diff "$out/help" "$out/stdout" >"$out/diff" || fail "epi help check is epi check --help" "$out/diff"
+run 2 "$epi" help nosuch
 echo "check.sh: ok"

@@ -66,8 +66,9 @@ code=0
 grep -q "kernels of mlp_fwd went from 4 to 5" "$tmp/err" || fail "no sentence: $(cat "$tmp/err")"
 bad() {
     code=0
-    "$epi" diff "$@" >/dev/null 2>"$tmp/err" || code=$?
+    "$epi" diff "$@" >"$tmp/text" 2>"$tmp/err" || code=$?
     [ "$code" -eq 2 ] || fail "'$*' gave exit $code"
+    [ ! -s "$tmp/text" ] || fail "'$*' is refused behind a page of output"
     [ "$(wc -l <"$tmp/err")" -eq 1 ] || fail "'$*' is not refused in one line"
 }
 bad "$article/mlp_eager.json"

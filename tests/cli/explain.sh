@@ -66,5 +66,7 @@ bad --step 33 --region mlp_fwd "$eager"
 bad --window x "$traces/explain/rank0.json"
 bad --machine "$tmp/no.machine" "$traces/explain/rank0.json"
 bad --nothing
+"$epi" explain - <"$eager" >"$tmp/out" || fail "the standard input as -"
+grep -q "15 launches, 15 kernels" "$tmp/out" || fail "the standard input: $(cat "$tmp/out")"
 "$epi" explain --help >"$tmp/out"
 grep -q -- "--window" "$tmp/out" || fail "no help"

@@ -10,7 +10,7 @@
 
 typedef struct rank_sum {
     int64_t rank;
-    double busy_us, comm_us, own_us, window_us, by_class[EP_CLASS_COUNT];
+    double busy_us, comm_us, own_us, window_us, idle_us, by_class[EP_CLASS_COUNT]; /* by_class: durations added up */
     const ep_study *study;
     bool host; /* no rank's device was recorded: window, collectives and own work are the host's, the rest is NaN */
     bool renumbered; /* of the first: the traces do not tell different ranks */
@@ -46,23 +46,46 @@ static bool host_collectives(const ep_study *s, double *us) {
     return true;
 }
 
-static rank_sum sum_of(const ep_study *s, size_t index) {
-    rank_sum r;
-    memset(&r, 0, sizeof r);
-    r.study = s;
-    r.rank = s->trace->rank >= 0 ? s->trace->rank : (int64_t)index;
+static int by_device(const void *a, const void *b) {
+    const int64_t *x = a, *y = b;
+    return x[2] != y[2] ? (x[2] < y[2] ? -1 : 1) : by_start(a, b);
+}
+
+/* The time in which a device runs work that is (is not) a collective, however many pieces at once; devices added up. */
+static bool device_union(const ep_study *s, bool collectives, double *us) {
+    int64_t(*spans)[3] = malloc((s->work_count + 1) * sizeof *spans), sum = 0, end = 0;
+    size_t n = 0;
+    if (!spans) return false;
     for (size_t i = 0; i < s->work_count; i++) {
-        double us = (double)s->trace->dur[s->work[i].event] * 1e-3;
-        r.by_class[ep_work_class(s, &s->work[i])] += us;
+        uint32_t event = s->work[i].event;
+        if ((ep_work_class(s, &s->work[i]) == EP_CLASS_COLLECTIVE) != collectives) continue;
+        spans[n][0] = s->trace->ts[event];
+        spans[n][1] = s->trace->ts[event] + s->trace->dur[event];
+        spans[n++][2] = s->trace->lanes[s->trace->lane[event]].device;
     }
+    if (n) qsort(spans, n, sizeof *spans, by_device);
+    for (size_t i = 0; i < n; i++) {
+        if (!i || spans[i][2] != spans[i - 1][2]) end = spans[i][0];
+        int64_t from = spans[i][0] > end ? spans[i][0] : end;
+        if (spans[i][1] > from) sum += spans[i][1] - from, end = spans[i][1];
+    }
+    *us = (double)sum * 1e-3;
+    free(spans);
+    return true;
+}
+
+static bool sum_of(const ep_study *s, size_t index, rank_sum *r) {
+    memset(r, 0, sizeof *r);
+    r->study = s;
+    r->rank = s->trace->rank >= 0 ? s->trace->rank : (int64_t)index;
+    for (size_t i = 0; i < s->work_count; i++)
+        r->by_class[ep_work_class(s, &s->work[i])] += (double)s->trace->dur[s->work[i].event] * 1e-3;
     for (size_t i = 0; i < s->facts->device_count; i++) {
-        r.busy_us += (double)s->facts->devices[i].busy_ns * 1e-3;
-        r.window_us = fmax(r.window_us, (double)s->facts->devices[i].span_ns * 1e-3);
+        const ep_device_fact *d = &s->facts->devices[i];
+        r->busy_us += (double)d->busy_ns * 1e-3;
+        r->idle_us += (double)(d->span_ns - d->busy_ns) * 1e-3;
     }
-    r.comm_us = r.by_class[EP_CLASS_COLLECTIVE];
-    for (int c = 0; c < EP_CLASS_COUNT; c++)
-        if (c != EP_CLASS_COLLECTIVE) r.own_us += r.by_class[c];
-    return r;
+    return device_union(s, true, &r->comm_us) && device_union(s, false, &r->own_us);
 }
 
 /* The class in which `slow` works longest beyond the mean of the others. */
@@ -107,10 +130,10 @@ static rank_sum *sums(ep_study *const *studies, size_t count) {
     for (size_t i = 0; i < count; i++) host = host && !studies[i]->facts->health.device_recorded;
     for (size_t i = 0; list && i < count; i++) {
         const ep_facts *f = studies[i]->facts;
-        list[i] = sum_of(studies[i], i);
+        ok = ok && sum_of(studies[i], i, &list[i]);
         list[i].host = host;
         if (!host) continue;
-        list[i].busy_us = NAN;
+        list[i].busy_us = list[i].idle_us = NAN;
         list[i].window_us = (double)(f->span_end_ns - f->span_start_ns) * 1e-3;
         ok = ok && host_collectives(studies[i], &list[i].comm_us);
         list[i].own_us = list[i].window_us - list[i].comm_us;
@@ -121,12 +144,12 @@ static rank_sum *sums(ep_study *const *studies, size_t count) {
     return NULL;
 }
 
-/* Where it stood still: device idle within its window, beyond the others' mean. */
+/* Where it stood still: its devices idle between their first and last work, beyond the others' mean. */
 static double extra_idle(const rank_sum *ranks, size_t count, size_t slow) {
     double others = 0;
     for (size_t i = 0; i < count; i++)
-        if (i != slow) others += ranks[i].window_us - ranks[i].busy_us;
-    return ranks[slow].window_us - ranks[slow].busy_us - others / (double)(count - 1);
+        if (i != slow) others += ranks[i].idle_us;
+    return ranks[slow].idle_us - others / (double)(count - 1);
 }
 
 static void host_sentence(const rank_sum *ranks, size_t count, size_t slow, char *text, size_t size) {
@@ -191,7 +214,7 @@ ep_status ep_ranks_text(ep_study *const *studies, size_t count, int width_in, ep
                           : "RANKS        busy us    own work us  collectives us    idle us  file\n");
     for (size_t i = 0; i < count; i++) {
         char idle[32] = "", name[32];
-        if (!host) snprintf(idle, sizeof idle, "%11.1f", ranks[i].window_us - ranks[i].busy_us);
+        if (!host) snprintf(idle, sizeof idle, "%11.1f", ranks[i].idle_us);
         ep_text_printf(out, "  %4lld%s %12.1f %14.1f %15.1f%s  %s\n", (long long)ranks[i].rank, host ? "    " : "",
                        host ? ranks[i].window_us : ranks[i].busy_us, ranks[i].own_us, ranks[i].comm_us, idle,
                        ep_cut(file_name(studies[i]->label), 20, name, sizeof name));
@@ -233,7 +256,7 @@ void ep_ranks_json(ep_study *const *studies, size_t count, ep_json_out *o) {
             {"own_us", ranks[i].own_us},
             {"collective_us", ranks[i].comm_us},
             {"exposed_us", ranks[i].host ? NAN : (double)(studies[i]->comm_ns - studies[i]->comm_hidden_ns) * 1e-3},
-            {"idle_us", ranks[i].window_us - ranks[i].busy_us}};
+            {"idle_us", ranks[i].idle_us}};
         ep_json_object(o);
         ep_json_key(o, "rank");
         ep_json_int(o, ranks[i].rank);

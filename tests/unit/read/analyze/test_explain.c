@@ -210,6 +210,29 @@ static void test_ranks(void **state) {
     ep_trace_destroy(t[1]);
 }
 
+/* Two streams and two devices of one rank: time is counted once a device, idle is what its own window leaves. */
+static void test_rank_sums(void **state) {
+    (void)state;
+#define K(name, device, stream, ts, dur)                                                                               \
+    "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"" name "\",\"pid\":" #device ",\"tid\":" #stream ",\"ts\":" #ts       \
+    ",\"dur\":" #dur ",\"args\":{\"device\":" #device ",\"stream\":" #stream "}}"
+    static const char json[] = "{\"traceEvents\":[" K("gemm", 0, 7, 0, 100) "," K("gemm", 0, 8, 50, 100) "," K(
+        "ncclDevKernel_AllReduce_Sum", 0, 9, 140, 30) "," K("gemm", 1, 7, 0, 10) "," K("gemm", 1, 7, 100, 10) "]}";
+    ep_error err;
+    ep_trace *t = NULL;
+    ep_report *r = NULL;
+    assert_int_equal(ep_trace_read_memory(json, sizeof json - 1, NULL, &err, &t), EP_OK);
+    const ep_trace *list[] = {t, t};
+    const char *labels[] = {"a", "b"};
+    assert_int_equal(ep_explain(list, labels, 2, NULL, &err, &r), EP_OK);
+    char *text = collapse(ep_report_json(r));
+    const char *want = "\"busy_us\": 190.000, \"own_us\": 170.000, \"collective_us\": 30.000, \"idle_us\": 90.000";
+    if (!strstr(text, want)) fail_msg("%.300s", strstr(text, "\"ranks\""));
+    free(text);
+    ep_report_destroy(r);
+    ep_trace_destroy(t);
+}
+
 /* A kernel that many ops launch: the JSON names them all, once each. */
 static void test_all_owners(void **state) {
     (void)state;
@@ -274,6 +297,7 @@ int main(void) {
         cmocka_unit_test(test_lines_fit),
         cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_all_owners),
+        cmocka_unit_test(test_rank_sums),
         cmocka_unit_test(test_edges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
