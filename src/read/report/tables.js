@@ -124,9 +124,9 @@ function explainTables(e) {
   const add = (title, rows, ...content) => { if (rows && rows.length) out.push(section(title, ...content)); };
   add('Findings', e.findings, make('ol', {class: 'findings'}, ...(e.findings || []).map(f => make('li', {}, plain(f.sentence),
     (f.evidence || []).length ? make('details', {}, make('summary', {text: 'Evidence'}), make('ul', {}, ...f.evidence.map(x => make('li', {text: plain(x)})))) : null))));
-  add('Regions', e.regions, table(device ? 'Each named span, with what its instances launched.' : 'Each named span: time of all its instances.', [
-    ['name', 'Region'], ['count', 'Instances', whole], ...onDevice([r => rangeOf(r.kernels_per_instance), 'Kernels each'],
-      [r => rangeOf(r.launches_per_instance), 'Launches each']), ['cpu_us', 'Host \u00b5s', micro], ...onDevice(['device_us', 'Device \u00b5s', micro], ['bound', 'Bound by'])], e.regions || [], 300));
+  add('Regions', e.regions, table(device ? 'Each named span, with what its instances launched, on any thread of their process.' : 'Each named span: time of all its instances.', [
+    ['name', 'Region'], ['count', 'Instances', whole], ...onDevice([r => rangeOf(r.kernels_per_instance_any_thread), 'Kernels each'],
+      [r => rangeOf(r.launches_per_instance), 'Launches of its thread']), ['cpu_us', 'Host \u00b5s', micro], ...onDevice(['device_us_any_thread', 'Device \u00b5s', micro], ['bound', 'Bound by'])], e.regions || [], 300));
   add('Kernels', kernels, table('By total time.', [
     ['name', 'Kernel'], [r => r.class || (r.vendor && (r.vendor.class || r.vendor.class_name)), 'Class'], ['count', 'Count', whole], ['total_us', 'Total \u00b5s', micro],
     [r => isNumber(r.total_us) ? r.total_us / all : null, 'Share', share], [r => isNumber(r.total_us) && r.count ? r.total_us / r.count : null, 'Each \u00b5s', micro],

@@ -226,7 +226,8 @@ static void test_rank_sums(void **state) {
     const char *labels[] = {"a", "b"};
     assert_int_equal(ep_explain(list, labels, 2, NULL, &err, &r), EP_OK);
     char *text = collapse(ep_report_json(r));
-    const char *want = "\"busy_us\": 190.000, \"own_us\": 170.000, \"collective_us\": 30.000, \"idle_us\": 90.000";
+    const char *want = "\"busy_us\": 190.000, \"own_us\": 170.000, \"collective_us\": 30.000, \"exposed_us\": 20.000, "
+                       "\"idle_us\": 90.000";
     if (!strstr(text, want)) fail_msg("%.300s", strstr(text, "\"ranks\""));
     free(text);
     ep_report_destroy(r);
