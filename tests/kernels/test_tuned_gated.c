@@ -185,7 +185,7 @@ static void one_row_every_way(ep_dtype d, ep_act act, int64_t n, int offset) {
         row->gated_row(&r);
         r.out = out[w][0] + at, r.table = ep_act_table(d, act);
         row->gated_row(&r);
-        r.out = out[w][4] + at, r.mix = true;
+        r.out = out[w][4] + at, r.mix = true, r.words = ep_act_words(d, act);
         row->gated_row(&r);
         r.out = out[w][1] + at, r.dup = out[w][2] + at, r.pairs = ep_pair_table(d, act);
         row->gated_back(&r);
@@ -227,13 +227,13 @@ static void pairs_hold_value_and_slope(void **state) {
         }
 }
 
+static const float ups[] = {1.0f, -1.5f, 0.3f, 0.0f, -0.0f, 1e-40f, 6e-8f, 3e-39f, 6e4f, -3e38f, INFINITY, NAN, 7.7f};
+
 /* Every gate there is, in two orders (vectors all near 0, and mixed ones), with products that are ordinary, zeros,
  * denormals, infinite and NaN: each way of each row gives act rounded, times up, rounded. */
 static void every_gate_every_way(void **state) {
     (void)state;
     enum { ALL = 65536 };
-    static const float ups[] = {1.0f,   -1.5f, 0.3f,   0.0f,     -0.0f, 1e-40f, 6e-8f,
-                                3e-39f, 6e4f,  -3e38f, INFINITY, NAN,   7.7f};
     uint16_t *gate = malloc(ALL * 2), *up = malloc(ALL * 2), *want = malloc(ALL * 2), *got = malloc(ALL * 2);
     assert_true(gate && up && want && got);
     for (int c = 0; c < 2 * 3 * 4; c++) {
@@ -248,7 +248,8 @@ static void every_gate_every_way(void **state) {
         }
         ep_gated_row r = {.act = act, .eager = true};
         for (int way = 0; way < 3; way++) {
-            r.table = way ? ep_act_table(d, act) : NULL, r.mix = way == 2;
+            r.table = way ? ep_act_table(d, act) : NULL, r.mix = way == 2,
+            r.words = r.mix ? ep_act_words(d, act) : NULL;
             memset(got, 0xff, ALL * 2);
             for (int i = 0; i < ALL; i += 512) { /* short rows: a long one gives up its fast way at gates far from 0 */
                 r.n = 512, r.gate = gate + i, r.up = up + i, r.out = got + i;
@@ -265,34 +266,41 @@ static void every_gate_every_way(void **state) {
     free(gate), free(up), free(want), free(got);
 }
 
-/* Gradients of every gate from the table of values and slopes, each product rounded where eager stores it. */
+/* Gradients of every gate from the table of values and slopes, each product rounded where eager stores it: ordinary
+ * numbers, then any in the places of dy and up. Short rows: a long one gives up its fast way. */
 static void every_gate_backward(void **state) {
     (void)state;
     enum { ALL = 65536 };
     uint16_t *data = malloc(5 * ALL * 2), *gate = data, *up = data + ALL, *dy = data + 2 * ALL;
     assert_non_null(data);
-    for (int c = 0; c < 2 * 3; c++) {
+    for (int c = 0; c < 2 * 3 * 2; c++) {
         ep_dtype d = c % 2 ? EP_DTYPE_BF16 : EP_DTYPE_F16;
-        ep_act act = (ep_act)(EP_ACT_GELU_TANH + c / 2);
+        ep_act act = (ep_act)(EP_ACT_GELU_TANH + c / 2 % 3);
         for (int i = 0; i < ALL; i++) {
             gate[i] = (uint16_t)(i * 0x9e37);
             ep_element_store(d, &up[i], random_value() * (i % 5 ? 1 : 1e-4));
             ep_element_store(d, &dy[i], random_value() * (i % 7 ? 1 : 1e-3));
+            if (c >= 6 && i / 32 % 3 == 0) ep_element_store(d, &up[i], (double)ups[i % 13]);
+            if (c >= 6 && i / 32 % 3 != 2) ep_element_store(d, &dy[i], (double)ups[i / 5 % 13] * (i % 2 ? 1e-2 : 1));
         }
         uint16_t *dg = data + 3 * ALL, *du = data + 4 * ALL;
         const float *pairs = ep_pair_table(d, act);
-        ep_gated_row r = {.n = ALL, .dy = dy, .gate = gate, .up = up, .out = dg, .dup = du, .act = act, .eager = true};
-        r.pairs = pairs;
-        ep_tuned_select(d, ep_cpu_get()->isa)->gated_back(&r);
+        for (int i = 0; i < ALL; i += 512) {
+            ep_gated_row r = {.n = 512, .act = act, .eager = true, .pairs = pairs};
+            r.dy = dy + i, r.gate = gate + i, r.up = up + i, r.out = dg + i, r.dup = du + i;
+            ep_tuned_select(d, ep_cpu_get()->isa)->gated_back(&r);
+        }
         for (int i = 0; i < ALL; i++) {
             float y = (float)ep_element_load(d, &dy[i]), u = (float)ep_element_load(d, &up[i]);
             double want_g = rounded(d, (double)((float)rounded(d, (double)(y * u)) * pairs[2 * gate[i] + 1]));
             double want_u = rounded(d, (double)(y * pairs[2 * gate[i]]));
             double got_g = ep_element_load(d, &dg[i]), got_u = ep_element_load(d, &du[i]);
             if ((got_g != want_g && !(isnan(got_g) && isnan(want_g))) ||
-                (got_u != want_u && !(isnan(got_u) && isnan(want_u))))
-                fail_msg("%s %s gate %g: %g %g, want %g %g", ep_dtype_name(d), ep_act_name(act),
-                         ep_element_load(d, &gate[i]), got_g, got_u, want_g, want_u);
+                (got_u != want_u && !(isnan(got_u) && isnan(want_u))) ||
+                (!isnan(want_g) && signbit(got_g) != signbit(want_g)) ||
+                (!isnan(want_u) && signbit(got_u) != signbit(want_u)))
+                fail_msg("%s %s dy %g gate %g up %g: %g %g, want %g %g", ep_dtype_name(d), ep_act_name(act), (double)y,
+                         ep_element_load(d, &gate[i]), (double)u, got_g, got_u, want_g, want_u);
         }
     }
     free(data);

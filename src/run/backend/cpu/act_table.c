@@ -2,9 +2,9 @@
 #include "act_table.h"
 
 #include <pthread.h>
-#include <stdlib.h>
-
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -46,6 +46,35 @@ const float *ep_act_table(ep_dtype dtype, ep_act act) {
         return act_##DTYPE##_##ACT.values;                                                                             \
     }
     EACH_TABLE(FIND_ACT)
+    return NULL;
+}
+
+static const uint16_t *as_words(const float *values) {
+    uint16_t *w =
+        values ? aligned_alloc(64, (ENTRIES + 32) * sizeof *w) : NULL; /* a lookup reads the word behind too */
+    for (int i = 0; w && i < ENTRIES + 32; i++)
+        ep_element_store(EP_DTYPE_F16, w + i, (double)values[i & (ENTRIES - 1)]);
+    return w;
+}
+
+/* X(act): what has tables of f16 words. */
+#define EACH_WORDS(X) X(GELU_TANH) X(GELU_ERF) X(SILU)
+#define DEFINE_WORDS(ACT)                                                                                              \
+    static pthread_once_t words_once_##ACT = PTHREAD_ONCE_INIT;                                                        \
+    static const uint16_t *words_##ACT;                                                                                \
+    static void fill_words_##ACT(void) {                                                                               \
+        words_##ACT = as_words(ep_act_table(EP_DTYPE_F16, EP_ACT_##ACT));                                              \
+    }
+EACH_WORDS(DEFINE_WORDS)
+
+const uint16_t *ep_act_words(ep_dtype dtype, ep_act act) {
+    if (dtype != EP_DTYPE_F16 || !ep_tuned_select(dtype, ep_cpu_get()->isa)->gated_words) return NULL;
+#define FIND_WORDS(ACT)                                                                                                \
+    if (act == EP_ACT_##ACT) {                                                                                         \
+        pthread_once(&words_once_##ACT, fill_words_##ACT);                                                             \
+        return words_##ACT;                                                                                            \
+    }
+    EACH_WORDS(FIND_WORDS)
     return NULL;
 }
 
@@ -101,7 +130,7 @@ static void try_ways(ep_act_trial *t, ep_dtype dtype, ep_act act) {
     if (pairs) t->ns[1][EP_ACT_BY_TABLE] = time_row(row->gated_back, &r);
     r.pairs = NULL, r.table = values;
     if (values) t->ns[0][EP_ACT_BY_TABLE] = time_row(row->gated_row, &r);
-    r.mix = true;
+    r.mix = true, r.words = ep_act_words(dtype, act);
     if (values && row->gated_mixes) t->ns[0][EP_ACT_BY_BOTH] = time_row(row->gated_row, &r);
     for (int back = 0; back < 2; back++) {
         for (int w = 0; w < EP_ACT_WAYS; w++)
@@ -113,9 +142,11 @@ static void try_ways(ep_act_trial *t, ep_dtype dtype, ep_act act) {
 
 #define DEFINE_TRIAL(DTYPE, ACT)                                                                                       \
     static ep_act_trial trial_##DTYPE##_##ACT;                                                                         \
+    static atomic_bool done_##DTYPE##_##ACT;                                                                           \
     static pthread_once_t tried_##DTYPE##_##ACT = PTHREAD_ONCE_INIT;                                                   \
     static void try_##DTYPE##_##ACT(void) {                                                                            \
         try_ways(&trial_##DTYPE##_##ACT, EP_DTYPE_##DTYPE, EP_ACT_##ACT);                                              \
+        atomic_store(&done_##DTYPE##_##ACT, true);                                                                     \
     }
 EACH_TABLE(DEFINE_TRIAL)
 
@@ -127,4 +158,12 @@ const ep_act_trial *ep_act_tried(ep_dtype dtype, ep_act act) {
     }
     EACH_TABLE(FIND_TRIAL)
     return NULL;
+}
+
+bool ep_act_is_tried(ep_dtype dtype, ep_act act) {
+#define FIND_DONE(DTYPE, ACT)                                                                                          \
+    if (dtype == EP_DTYPE_##DTYPE && act == EP_ACT_##ACT)                                                              \
+        return atomic_load_explicit(&done_##DTYPE##_##ACT, memory_order_acquire);
+    EACH_TABLE(FIND_DONE)
+    return false;
 }

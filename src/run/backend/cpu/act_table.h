@@ -3,11 +3,16 @@
 #ifndef EP_RUN_BACKEND_CPU_ACT_TABLE_H
 #define EP_RUN_BACKEND_CPU_ACT_TABLE_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include <epilogue/ops.h>
 
 /* f32 values indexed by the argument's 16 bits; NULL where a table does not pay (f32, relu, none) or memory is out. The
  * first call for an activation and dtype fills it (about 0.1 ms with AVX-512). Thread-safe, lives as long as the process. */
 const float *ep_act_table(ep_dtype dtype, ep_act act);
+/* The same as f16 bits, for kernels that ask for those (ep_tuned_row.gated_words); else NULL. */
+const uint16_t *ep_act_words(ep_dtype dtype, ep_act act);
 /* Pairs: the value as above and the slope of act, not rounded. */
 const float *ep_pair_table(ep_dtype dtype, ep_act act);
 
@@ -25,5 +30,7 @@ typedef struct ep_act_trial {
 } ep_act_trial;
 /* Measured once per process in about half a millisecond; NULL where there is nothing to choose. */
 const ep_act_trial *ep_act_tried(ep_dtype dtype, ep_act act);
+/* Whether that has been done: then the tables are there and cost nothing more. */
+bool ep_act_is_tried(ep_dtype dtype, ep_act act);
 
 #endif

@@ -16,6 +16,7 @@ enum {
     BUFFER = 512,           /* elements gathered at a time where a step is not 1 */
     SERIAL = 1 << 16,       /* elements below which a fork costs more than it gains */
     TABLE_PAYS = 1 << 18,   /* elements from which filling a table once is repaid */
+    TABLE_IS_THERE = 4096,  /* and from which a filled one is asked */
     STREAM_BYTES = 32 << 20 /* moved by a call that leaves nothing of its result in the caches */
 };
 
@@ -116,7 +117,8 @@ static bool is_input(const job *j, int k) {
     return j->data[k] == j->data[0] || j->data[k] == j->data[1] || (j->backward && j->data[k] == j->data[3]);
 }
 
-static void choose_way(ep_gated_row *r, ep_dtype dtype, ep_act act, bool backward) {
+static void choose_way(ep_gated_row *r, ep_dtype dtype, ep_act act, bool backward, int64_t n) {
+    if (n < TABLE_PAYS && !(n >= TABLE_IS_THERE && ep_act_is_tried(dtype, act))) return;
     const ep_act_trial *t = ep_act_tried(dtype, act);
     if (!t || t->way[backward] == EP_ACT_BY_FORMULA) return;
     if (backward) {
@@ -125,6 +127,7 @@ static void choose_way(ep_gated_row *r, ep_dtype dtype, ep_act act, bool backwar
     }
     r->table = ep_act_table(dtype, act);
     r->mix = t->way[0] == EP_ACT_BY_BOTH;
+    if (r->mix) r->words = ep_act_words(dtype, act);
 }
 
 static ep_status run(int threads, ep_act act, ep_rounding rounding, job *j, const ep_tensor *const t[OPERANDS],
@@ -154,7 +157,7 @@ static ep_status run(int threads, ep_act act, ep_rounding rounding, job *j, cons
     j->segments = (width + SEGMENT - 1) / SEGMENT;
     j->kernel.act = act;
     j->kernel.eager = rounding == EP_ROUNDING_EAGER;
-    if (j->kernel.eager && out->numel >= TABLE_PAYS) choose_way(&j->kernel, out->dtype, act, j->backward);
+    if (j->kernel.eager) choose_way(&j->kernel, out->dtype, act, j->backward, out->numel);
     j->kernel.stream =
         out->numel * j->size >= STREAM_BYTES / j->operands && !is_input(j, 2) && !(j->backward && is_input(j, 4));
     int64_t grain = SEGMENT / (width < SEGMENT ? width : SEGMENT);
