@@ -49,22 +49,28 @@ static void same_bits_at_any_thread_count(void **state) {
  * tile by tile: whole and short last tiles, last panels, k in several blocks and in several parts of the cache. */
 static void a_sweep_changes_no_bit(void **state) {
     (void)state;
-    static const int64_t shapes[][3] = {{17, 40, 33},     {32, 64, 20},     {48, 2100, 600},
-                                        {100, 352, 1100}, {257, 160, 2304}, {285, 200, 768},
-                                        {600, 130, 70},   {304, 97, 4700},  {2100, 70, 4128}};
+    /* The last of four: elements between rows of x. The last six: x is read where it lies, or packed as it isn't whole lines
+     * or its rows would share their sets of the cache; sums stay in L1. */
+    static const int64_t shapes[][4] = {
+        {17, 40, 33},    {32, 64, 20},      {48, 2100, 600},   {100, 352, 1100},   {257, 160, 2304},
+        {285, 200, 768}, {600, 130, 70},    {304, 97, 4700},   {2100, 70, 4128},   {400, 100, 128},
+        {1111, 33, 512}, {545, 64, 64, 96}, {1111, 33, 96, 7}, {530, 64, 32, 992}, {530, 64, 32, 2016},
+    };
+    enum { SHAPES = sizeof shapes / sizeof *shapes };
     ep_tuned_scratch *scratch = NULL;
     assert_int_equal(ep_tuned_scratch_create(NULL, &scratch), EP_OK);
     for (const ep_tuned_row *const *r = ep_tuned_rows; *r; r++)
-        for (int s = 0; s < 54 && row_runs(*r) && (*r)->sweep; s++) {
+        for (int s = 0; s < 6 * SHAPES && row_runs(*r) && (*r)->sweep; s++) {
             static const ep_act acts[] = {EP_ACT_GELU_TANH, EP_ACT_SILU,     EP_ACT_NONE,
                                           EP_ACT_NONE,      EP_ACT_GELU_ERF, EP_ACT_GELU_TANH};
-            tuned_case c = {.m = shapes[s % 9][0],
-                            .n = shapes[s % 9][1],
-                            .k = shapes[s % 9][2],
-                            .pair = acts[s / 9] != EP_ACT_NONE,
-                            .bias = s / 9 % 2,
-                            .residual = s / 9 == 3,
-                            .act = acts[s / 9],
+            tuned_case c = {.m = shapes[s % SHAPES][0],
+                            .n = shapes[s % SHAPES][1],
+                            .k = shapes[s % SHAPES][2],
+                            .x_more = shapes[s % SHAPES][3],
+                            .pair = acts[s / SHAPES] != EP_ACT_NONE,
+                            .bias = s / SHAPES % 2,
+                            .residual = s / SHAPES == 3,
+                            .act = acts[s / SHAPES],
                             .x_col = 1,
                             .w_col = 1,
                             .bias_step = 1};
@@ -79,7 +85,7 @@ static void a_sweep_changes_no_bit(void **state) {
                 double value;
             } rows[] = {{5, 3, 40},     {9, 3, INFINITY}, {2, 1, 0},     {3, 1, -0.0},
                         {12, 1, 2e-38}, {14, 1, 1e-38},   {16, 1, 1e37}, {11, 1, 1e-20}};
-            int pick = (s % 9 + s / 9) % 9;
+            int pick = (s % SHAPES + s / SHAPES) % 9;
             for (int i = 0; i < 8; i++)
                 for (int64_t k = 0; k < c.k && (pick == i || pick == 8); k += rows[i].step)
                     ep_element_store((*r)->dtype,

@@ -60,8 +60,9 @@ static inline double act_f64(ep_act act, double x) {
 
 static inline char *fill(ep_dtype dtype, int64_t count, bool exact, double scale) {
     size_t size = ep_dtype_size(dtype);
-    char *p = malloc((size_t)(count > 0 ? count : 1) * size);
-    assert_non_null(p);
+    void *memory = NULL;
+    assert_int_equal(posix_memalign(&memory, 64, (size_t)(count > 0 ? count : 1) * size), 0);
+    char *p = memory;
     for (int64_t i = 0; i < count; i++) {
         double v = exact ? (double)(random_below(9) - 4) / 8 : random_value() * scale;
         ep_element_store(dtype, p + (size_t)i * size, v);

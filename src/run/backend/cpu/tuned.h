@@ -64,12 +64,15 @@ typedef void (*ep_tile_fn)(const ep_tile *t);
 
 /* A block of k for the row tiles of a panel in one go: what acc does tile by tile, without a pause between tiles. Between
  * its products it finishes rows of the panel before: act(gate) * up from the table, or plain results without activation. */
+enum { EP_RING = 4 };
 typedef struct ep_sweep {
     int64_t tiles, chunks; /* row tiles of more than half of mr rows */
     const char *a, *b;
-    int64_t a_tile; /* bytes between row tiles of x */
-    float *c;       /* tile after tile of sums */
+    int64_t a_tile, a_row, a_chunk; /* bytes between row tiles of x, rows of a tile, chunks of a row */
+    float *c;                       /* tile after tile of sums; in a ring, EP_RING tiles, which are used in turn */
     bool first;
+    bool
+        ring; /* all of k is here: each tile is finished two tiles later, its sums still in L1. `done` is the first of them */
     const char *ahead; /* fetched: `lines` cache lines a chunk, tile after tile */
     int lines;
     const char *more; /* fetched too, x of the next part of k: more_bytes of each tile, more_tile apart; not NULL */

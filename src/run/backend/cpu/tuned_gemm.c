@@ -19,6 +19,7 @@ enum {
     FEW_PANELS = 2,       /* that a claim has at least, */
     FEW_BYTES = 1 << 15,  /* and of weights */
     FORK_BYTES = 1 << 17, /* bytes of weights: streaming them takes longer */
+    PLAIN_PANELS = 8,     /* at most, over which x is read as it lies, if its rows are whole lines of different sets */
     FORK_MOVED = 1 << 16  /* bytes of x and of results: where k and n are small, packing and storing them does */
 };
 
@@ -42,6 +43,7 @@ typedef struct job {
      * hardware threads share of L2 holds one copy. NULL: each thread packs its block. */
     const char *all_x;
     char *packing; /* all_x while it is made */
+    bool plain_x;  /* whole row tiles are read where x lies: few panels don't repay packing it */
     const float *bias[EP_TUNED_PRODUCTS], *table;
     char *scratch;
     _Atomic int64_t claimed; /* units of work (panels of blocks) that threads have taken */
@@ -52,6 +54,7 @@ typedef struct desk {
     const char *x;
     int64_t x_block;  /* whose x, all of k, is packed there; -1: none */
     int64_t x_chunks; /* from one row tile of x to the next */
+    const char *tail; /* where x is read as it lies: the packed rows behind its whole tiles; or NULL */
     float *sums;
     char *products;     /* for the hook: [product][block_rows][hook_panels * width] as the dtype */
     int64_t panel0;     /* first panel of the products that are there */
@@ -138,6 +141,16 @@ static int useful_threads(const job *j, int threads) {
 /* Row blocks whose packed x fills half of L2; where k is too long for that, k goes by in supers and the sums of a group of
  * panels wait in memory. Where there are fewer panels than threads, a block of rows for each thread at least. No bits
  * depend on any of this. */
+static bool takes_plain_x(const job *j) {
+    const ep_tuned_call *call = j->call;
+    const ep_tuned_row *r = j->row;
+    int64_t row = call->x_row * (int64_t)ep_dtype_size(call->dtype);
+    if (!r->sweep || call->x_packed || call->x_col != 1 || j->w->k % r->chunk_k != 0 || call->m < 2 * r->mr)
+        return false;
+    return j->w->panels * j->pack_count <= PLAIN_PANELS && row % 64 == 0 && (uintptr_t)call->x % 64 == 0 &&
+           row % 4096 != 0;
+}
+
 static void choose_blocks(job *j, int threads) {
     const ep_tuned_row *r = j->row;
     int64_t l2 = max64(ep_cpu_get()->l2, 256 << 10), m = j->call->m, most = most_rows(r, l2, j->w->chunks, m);
@@ -152,6 +165,7 @@ static void choose_blocks(job *j, int threads) {
     int64_t panel_sums = j->block_rows * 2 * r->half * 4 * j->pack_count;
     j->group = j->w->chunks <= j->super ? (r->sweep ? 2 : 1) : max64(min64(j->w->panels, 2 * l2 / panel_sums), 1);
     if (crosses(j)) j->group = max64(j->group, EP_ACROSS);
+    j->plain_x = supers == 1 && takes_plain_x(j);
     j->x_bytes = (size_t)(chunk_bytes * max64(j->super, 1) + 63) / 64 * 64;
     j->sum_bytes = (size_t)(panel_sums * j->group + 63) / 64 * 64;
     if (!j->call->hook) return;
@@ -183,9 +197,10 @@ static void pack_x(const job *j, int64_t m0, int64_t rows, int64_t chunk0, int64
     const ep_tuned_row *r = j->row;
     int64_t size = (int64_t)ep_dtype_size(call->dtype), mr = r->mr, a_bytes = r->a_bytes, step = mr * a_bytes;
     int64_t kc = r->chunk_k, whole = call->x_col == 1 ? min64(chunks, call->weights->k / kc - chunk0) : 0;
-    for (int64_t i = 0; i < rows; i++) {
+    char *to = dst;
+    for (int64_t i = 0, in_tile = 0; i < rows; i++, in_tile = in_tile + 1 < mr ? in_tile + 1 : 0) {
         const char *src = (const char *)call->x + ((m0 + i) * call->x_row + chunk0 * kc * call->x_col) * size;
-        char *to = dst + i / mr * mr * a_bytes * chunks + i % mr * a_bytes;
+        if (i > 0) to += in_tile == 0 ? step * (chunks - 1) + a_bytes : a_bytes;
         if (r->widen)
             r->widen(whole, src, (float *)(void *)to, step / 4);
         else
@@ -300,14 +315,25 @@ static int64_t swept_tiles(const ep_tuned_row *r, int64_t rows) {
     return (rows + r->mr / 2 - 1) / r->mr;
 }
 
-/* Whether the next panel's sweeps can make this panel's results, which then wait. */
-static bool let_wait(const job *j, desk *d, int64_t m0, int64_t panel, const float *sums) {
+/* Whether sweeps can make a panel's results between their products. */
+static bool in_sweeps(const job *j, int64_t panel) {
     const ep_tuned_call *call = j->call;
     bool plain = !j->w->pair && call->act == EP_ACT_NONE, gated = j->w->pair && j->table;
-    int64_t width = panel_width(j);
-    if (j->hook_panels || (!plain && !gated) || panel + 1 >= d->panel1 || (panel + 1) * width > j->w->n) return false;
+    return !j->hook_panels && (plain || gated) && (panel + 1) * panel_width(j) <= j->w->n;
+}
+
+/* Whether this panel's results then wait for the next panel's sweeps. */
+static bool let_wait(const job *j, desk *d, int64_t m0, int64_t panel, const float *sums) {
+    if (!in_sweeps(j, panel) || panel + 1 >= d->panel1) return false;
     d->waiting = make_tile(j, m0, j->row->mr, panel, sums);
     return true;
+}
+
+/* Whether a sweep finishes its own tiles: all of k is one block. Gelus don't: what their short form is not right for is
+ * known at the sweep's end. */
+static bool in_ring(const job *j, int64_t panel, int64_t blocks, int64_t tiles) {
+    bool gelu = j->call->act == EP_ACT_GELU_TANH || j->call->act == EP_ACT_GELU_ERF;
+    return blocks == 1 && j->w->chunks <= j->row->block_chunks && tiles > 2 && !gelu && in_sweeps(j, panel);
 }
 
 /* Lines that each of so many row tiles fetches a chunk; where they are many, so that ep_fetch can take four streams. */
@@ -324,40 +350,46 @@ static void fetch_part(const job *j, const desk *d, ep_sweep *s, int64_t sweep, 
     s->more_bytes = (lines * (sweep + 1) / sweeps - from) * 64;
 }
 
+/* What a sweep finishes: rows of `done` and of the row tiles behind it, the i-th part of so many. */
+static void finish_in(const job *j, ep_sweep *s, const ep_tile *done, int64_t rows, int64_t i, int64_t parts) {
+    const ep_tuned_row *r = j->row;
+    s->done = done, s->pair = j->w->pair;
+    s->done_tile = j->call->out_packed ? ceil_div(j->w->n, r->chunk_k) * r->mr * r->a_bytes : r->mr * done->out_row;
+    s->row0 = (int)(r->mr * i / parts), s->row1 = (int)(r->mr * (i + 1) / parts);
+    s->end = (int)min64(r->mr, rows - (s->tiles - 1) * r->mr);
+}
+
 /* As sum_panel, all row tiles in one go for each block of k, and the panel before finished meanwhile. */
 static void sweep_panel(const job *j, desk *d, int64_t m0, int64_t rows, int64_t panel, int pack, int64_t chunk0,
                         int64_t chunks, float *sums) {
     const ep_tuned_row *r = j->row;
     const ep_packed *w = j->packs[pack];
-    int64_t tiles = swept_tiles(r, rows), chunk_bytes = 128 * r->half, tile_sums = r->mr * 2 * r->half;
-    int64_t blocks = ceil_div(chunks, r->block_chunks);
+    int64_t tiles = d->tail ? rows / r->mr : swept_tiles(r, rows), chunk_bytes = 128 * r->half;
+    int64_t blocks = ceil_div(chunks, r->block_chunks), tile_sums = r->mr * 2 * r->half,
+            packed_chunk = r->mr * r->a_bytes;
     const char *b = w->data + panel * w->panel_bytes + chunk0 * chunk_bytes, *end = w->data + w->bytes;
-    bool last = chunk0 + chunks >= w->chunks;
-    const ep_tile waiting = d->waiting;
+    bool last = chunk0 + chunks >= w->chunks, ring = in_ring(j, panel, blocks, tiles);
+    const ep_tile waiting = ring ? make_tile(j, m0, r->mr, panel, sums) : d->waiting;
     for (int64_t i = 0; i < blocks; i++) {
         int64_t from = chunks * i / blocks, now = chunks * (i + 1) / blocks - from;
-        const char *a = d->x + from * r->mr * r->a_bytes, *at = b + from * chunk_bytes;
-        const char *ahead = i + 1 < blocks ? at + now * chunk_bytes : what_follows(j, d, w, panel, chunk0, chunks);
-        ep_sweep s = {.tiles = tiles, .chunks = now, .a = a, .b = at, .c = sums, .first = chunk0 + from == 0};
-        s.more = a; /* nothing of it, unless fetch_part says what */
-        s.a_tile = d->x_chunks * r->mr * r->a_bytes;
-        s.ahead = ahead, s.lines = ahead + now * chunk_bytes <= end ? fetched_lines(r, tiles) : 0;
-        if (last && waiting.sums) {
-            s.done = &waiting, s.pair = w->pair;
-            s.done_tile =
-                j->call->out_packed ? ceil_div(w->n, r->chunk_k) * r->mr * r->a_bytes : r->mr * waiting.out_row;
-            s.row0 = (int)(r->mr * i / blocks), s.row1 = (int)(r->mr * (i + 1) / blocks);
-            s.end = (int)min64(r->mr, rows - (tiles - 1) * r->mr);
-        }
+        ep_sweep s = {.tiles = tiles, .chunks = now, .c = sums, .first = chunk0 + from == 0, .ring = ring};
+        s.a_row = d->tail ? j->call->x_row * (int64_t)ep_dtype_size(w->dtype) : r->a_bytes;
+        s.a_chunk = d->tail ? 64 : packed_chunk;
+        s.a_tile = d->tail ? r->mr * s.a_row : d->x_chunks * packed_chunk;
+        s.a = d->x + from * s.a_chunk, s.b = b + from * chunk_bytes;
+        s.more = s.a; /* nothing of it, unless fetch_part says what */
+        s.ahead = i + 1 < blocks ? s.b + now * chunk_bytes : what_follows(j, d, w, panel, chunk0, chunks);
+        s.lines = s.ahead + now * chunk_bytes <= end ? fetched_lines(r, tiles) : 0;
+        if (last && waiting.sums) finish_in(j, &s, &waiting, rows, i, blocks);
         if (d->next_x) fetch_part(j, d, &s, (panel - d->group0) * blocks + i, (d->panel1 - d->group0) * blocks);
         r->sweep(&s);
         if (rows > tiles * r->mr)
-            r->acc((int)(rows - tiles * r->mr), now, a + tiles * s.a_tile, at, sums + tiles * tile_sums, s.first, NULL,
-                   0);
+            r->acc((int)(rows - tiles * r->mr), now, d->tail ? d->tail + from * packed_chunk : s.a + tiles * s.a_tile,
+                   s.b, sums + tiles * tile_sums, s.first, NULL, 0);
     }
     if (!last) return;
     d->waiting.sums = NULL;
-    int64_t done = let_wait(j, d, m0, panel, sums) ? tiles : 0;
+    int64_t done = ring || let_wait(j, d, m0, panel, sums) ? tiles : 0;
     for (int64_t t = done; t < ceil_div(rows, r->mr); t++)
         finish_tile(j, d, m0, t * r->mr, (int)min64(r->mr, rows - t * r->mr), panel, pack, sums + t * tile_sums);
 }
@@ -422,9 +454,16 @@ static void take_x(const job *j, desk *d, int64_t m0, int64_t rows, int64_t chun
         d->x = j->all_x + packed_offset(r, d->x_chunks, m0, chunk0 * r->chunk_k);
         return;
     }
-    pack_x(j, m0, rows, chunk0, chunks, scratch);
     d->x = scratch;
     d->x_chunks = chunks;
+    d->tail = NULL;
+    if (j->plain_x && rows >= 2 * r->mr) {
+        int64_t whole = rows / r->mr * r->mr;
+        d->x = (const char *)j->call->x + m0 * j->call->x_row * (int64_t)ep_dtype_size(j->call->dtype);
+        d->tail = scratch;
+        m0 += whole, rows -= whole;
+    }
+    pack_x(j, m0, rows, chunk0, chunks, scratch);
 }
 
 /* The part of packed x that is wanted after the chunks [c, c + now) of a block: the panels' sweeps fetch it meanwhile. */
@@ -605,7 +644,7 @@ static void run_recorded(const ep_probe *probe, int threads, job *j) {
  * claim, because k goes by in parts. */
 static bool packs_together(const job *j, int threads) {
     bool again = threads > 1 && j->w->chunks > j->super && j->blocks <= 2 * threads;
-    return (threads > j->blocks || again) && !j->call->x_packed && j->w->chunks > 0;
+    return (threads > j->blocks || again) && !j->call->x_packed && j->w->chunks > 0 && !j->plain_x;
 }
 
 /* Every thread's desk, and behind them the biases as f32. */

@@ -185,7 +185,8 @@ enum { FINISH_ROWS = 1024 }; /* of a sweep, at most */
 enum { FINISH_NONE, FINISH_GATED, FINISH_TANH, FINISH_ERF, FINISH_PLAIN };
 typedef struct finish {
     const ep_tile *tile;
-    const float *sums; /* the next row */
+    const float *sums;            /* the next row */
+    const float *ring, *ring_end; /* where sums go on from the end of a ring; or NULL */
     char *out;
     const char *residual;
     int64_t sums_jump, out_jump, residual_jump; /* from a tile's last row to the next one's first */
@@ -211,6 +212,7 @@ static inline __attribute__((always_inline)) void finish_next(finish *f) {
         if (f->residual) f->residual += f->tile->residual_row;
     } else if (f->tiles > 0) {
         f->sums += f->sums_jump, f->out += f->out_jump;
+        if (f->sums == f->ring_end) f->sums = f->ring;
         if (f->residual) f->residual += f->residual_jump;
         f->left = --f->tiles > 0 ? f->rows : f->rows_last;
     }
@@ -225,9 +227,12 @@ static inline __attribute__((always_inline)) void finish_plain_row(const finish 
     if (f->residual) {
         if (f->eager) y0 = TILE_ROUND(y0), y1 = TILE_ROUND(y1);
         y0 += TILE_LOAD(f->residual), y1 += TILE_LOAD(f->residual + 32);
+    } else if (!f->biased) { /* tile products leave no denormals, which this conversion would flush */
+        __m512bh h = _mm512_cvtne2ps_pbh((__m512)y1, (__m512)y0);
+        memcpy(f->out, &h, 64);
+        return;
     }
-    TILE_STORE(f->out, y0);
-    TILE_STORE(f->out + 32, y1);
+    v_store_two_bf16(f->out, y0, y1);
 }
 
 static __attribute__((noinline)) void finish_odd_row(const ep_tile *t, const float *s, char *out) {
@@ -320,6 +325,7 @@ static inline __attribute__((always_inline)) bool finish_begin(finish *f, const 
     f->bias0 = t->bias0 ? v_load(t->bias0) : v_set1(0), f->bias1 = bias1 ? v_load(bias1) : v_set1(0);
     f->biased = t->bias0 || bias1, f->eager = t->rounding == EP_ROUNDING_EAGER;
     f->sums = t->sums + s->row0 * 32, f->sums_jump = 1024 - (rows - 1) * 32;
+    f->ring = s->c, f->ring_end = s->ring ? s->c + EP_RING * 1024 : NULL;
     f->out = (char *)t->out + s->row0 * t->out_row, f->out_jump = s->done_tile - (rows - 1) * t->out_row;
     f->residual = t->residual ? (const char *)t->residual + s->row0 * t->residual_row : NULL;
     f->residual_jump = (33 - rows) * t->residual_row, f->out_tile = s->done_tile;
@@ -378,7 +384,8 @@ static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, 
                                                              finish *f) {
     const int64_t chunks = s->chunks;
     const int lines = s->lines;
-    const char *b = s->b, *x = chunks > 1 ? a + 2048 : next;
+    const int64_t a_row = s->a_row, a_chunk = s->a_chunk;
+    const char *b = s->b, *x = chunks > 1 ? a + a_chunk : next;
     const char *sums = (const char *)after, *sums_end = sums + (first ? 0 : 4096); /* in L2 */
     const char *more_end = more + s->more_bytes;
     int64_t due = 0;
@@ -389,17 +396,17 @@ static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, 
     _tile_loadd(7, b + 64, 128);
     SUMS(1, 16);
     _tile_dpbf16ps(1, 4, 7);
-    _tile_stream_loadd(4, x, 64);
+    _tile_stream_loadd(4, x, a_row);
     SUMS(2, 512);
     _tile_dpbf16ps(2, 5, 6);
     SUMS(3, 528);
     _tile_dpbf16ps(3, 5, 7);
-    _tile_stream_loadd(5, x + 1024, 64);
+    _tile_stream_loadd(5, x + 16 * a_row, a_row);
     if (kind != FINISH_NONE)
         for (due += f->rows; due >= chunks; due -= chunks) finish_row(f, kind);
     for (int64_t i = 1; i < chunks; i++) {
         b += 2048;
-        x = i + 1 < chunks ? x + 2048 : next;
+        x = i + 1 < chunks ? x + a_chunk : next;
         ahead = ep_fetch(ahead, lines, chunks);
         for (int l = 0; l < 6 && sums < sums_end; l++, sums += 64) __builtin_prefetch(sums, 0, 3);
         for (int l = 0; l < 2 && more < more_end; l++, more += 64) __builtin_prefetch(more, 0, 2);
@@ -407,10 +414,10 @@ static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, 
         _tile_dpbf16ps(0, 4, 6);
         _tile_loadd(7, b + 64, 128);
         _tile_dpbf16ps(1, 4, 7);
-        _tile_stream_loadd(4, x, 64);
+        _tile_stream_loadd(4, x, a_row);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
-        _tile_stream_loadd(5, x + 1024, 64);
+        _tile_stream_loadd(5, x + 16 * a_row, a_row);
         if (kind != FINISH_NONE)
             for (due += f->rows; due >= chunks; due -= chunks) finish_row(f, kind);
     }
@@ -418,14 +425,16 @@ static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, 
 
 static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s, const bool first, const int kind) {
     uint16_t odd[FINISH_ROWS + 32];
+    const bool ring = first && s->ring && (kind == FINISH_PLAIN || kind == FINISH_GATED);
     finish f = {.rows = 0, .odd = odd};
-    if (kind != FINISH_NONE && !finish_begin(&f, s, kind)) f.rows = 0;
+    if (kind != FINISH_NONE && !ring && !finish_begin(&f, s, kind)) f.rows = 0;
     const char *a = s->a;
     float *before = NULL;
-    _tile_stream_loadd(4, a, 64);
-    _tile_stream_loadd(5, a + 1024, 64);
+    _tile_stream_loadd(4, a, s->a_row);
+    _tile_stream_loadd(5, a + 16 * s->a_row, s->a_row);
     for (int64_t t = 0; t < s->tiles; t++, a += s->a_tile) {
-        float *c = s->c + t * 1024;
+        float *c = s->c + (ring ? t % EP_RING : t) * 1024;
+        if (ring && t == 2) finish_begin(&f, s, kind);
         sweep_tile(s, first, kind, a, t + 1 < s->tiles ? a + s->a_tile : a, c, before,
                    t + 1 < s->tiles ? c + 1024 : s->c, s->ahead + t * s->chunks * s->lines * 64,
                    s->more + t * s->more_tile, &f);
@@ -436,12 +445,15 @@ static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s,
     _tile_stored(2, before + 512, 128);
     _tile_stored(3, before + 528, 128);
     if ((kind == FINISH_TANH || kind == FINISH_ERF) && f.rows) finish_end(s, odd, f.odd, f.spoiled, f.flags);
+    if (!ring) return;
+    if (s->tiles <= 2) finish_begin(&f, s, kind);
+    while (f.left > 0) finish_row(&f, kind);
 }
 
 static int kind_of(const ep_sweep *s) {
     if (!s->done) return FINISH_NONE;
     if (!s->pair) return FINISH_PLAIN;
-    if (s->tiles * (s->row1 - s->row0) > FINISH_ROWS) return FINISH_GATED;
+    if (s->ring || s->tiles * (s->row1 - s->row0) > FINISH_ROWS) return FINISH_GATED;
     return s->done->act == EP_ACT_GELU_TANH ? FINISH_TANH : s->done->act == EP_ACT_GELU_ERF ? FINISH_ERF : FINISH_GATED;
 }
 
