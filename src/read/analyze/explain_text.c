@@ -102,10 +102,10 @@ static void devices(const ep_study *s, page *p) {
         const ep_device_fact *d = &s->facts->devices[i];
         char line[400];
         snprintf(line, sizeof line,
-                 "%lld %s: %s kernel%s, %s cop%s, %s memset%s; busy %s of %s, idle %s (of the whole trace %s)",
-                 (long long)d->id, d->name ? d->name : "", COUNT(d->kernels), S(d->kernels), COUNT(d->memcpys),
-                 d->memcpys == 1 ? "y" : "ies", COUNT(d->memsets), S(d->memsets), NS(d->busy_ns), NS(d->span_ns),
-                 SHARE(d->span_ns > 0 ? 1 - (double)d->busy_ns / (double)d->span_ns : NAN),
+                 "%lld%s%s: %s kernel%s, %s cop%s, %s memset%s; busy %s of %s, idle %s (of the whole trace %s)",
+                 (long long)d->id, d->name ? " " : "", d->name ? d->name : "", COUNT(d->kernels), S(d->kernels),
+                 COUNT(d->memcpys), d->memcpys == 1 ? "y" : "ies", COUNT(d->memsets), S(d->memsets), NS(d->busy_ns),
+                 NS(d->span_ns), SHARE(d->span_ns > 0 ? 1 - (double)d->busy_ns / (double)d->span_ns : NAN),
                  SHARE(span > 0 ? 1 - (double)d->busy_ns / span : NAN));
         paragraph(p, "  ", 4, line);
     }

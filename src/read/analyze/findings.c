@@ -316,6 +316,10 @@ static void view_findings(ep_study *s) {
                                                "aten::t launches nothing in %s call%s: it rewrites sizes and strides, "
                                                "no byte moves. %s",
                                                COUNT(best->idle), S(best->idle), all);
+    int64_t lost = s->facts->health.launches_without_kernel;
+    if (lost)
+        text = ep_study_printf(s, "%s That is as far as recorded: %s launch%s here %s no kernel in the trace.", text,
+                               COUNT(lost), lost == 1 ? "" : "es", lost == 1 ? "has" : "have");
     ep_study_finding(s, "views", 0.5, text);
 }
 

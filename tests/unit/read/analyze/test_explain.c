@@ -81,6 +81,7 @@ static void test_pictures(void **state) {
                                         "small/host_products",
                                         "small/overrun",
                                         "small/lost_kernels",
+                                        "small/lost_kernels_ops",
                                         "small/lost_kernels_absolute",
                                         "small/four_calls",
                                         "small/annotations",
