@@ -48,8 +48,15 @@ void ep_study_evidence(ep_study *s, const char *text) {
     if (f->evidence_count < (int)(sizeof f->evidence / sizeof f->evidence[0])) f->evidence[f->evidence_count++] = text;
 }
 
+/* The steps are one region to the analyses; "ProfilerStep#3" asks for one of them. */
 bool ep_study_wants(const ep_study *s, const char *region) {
-    return !s->options || !s->options->region || ep_glob(s->options->region, region);
+    const char *glob = s->options ? s->options->region : NULL;
+    if (!glob || ep_glob(glob, region)) return true;
+    if (strcmp(region, "ProfilerStep") != 0) return false;
+    for (size_t i = 0; i < s->facts->region_count; i++)
+        if (strncmp(s->facts->regions[i].name, "ProfilerStep#", 13) == 0 && ep_glob(glob, s->facts->regions[i].name))
+            return true;
+    return false;
 }
 
 double ep_study_bandwidth(const ep_study *s) {
