@@ -8,8 +8,9 @@
 extern "C" {
 #endif
 
-/* The user's function: reads inputs[0..input_count), writes outputs[0..output_count). It must not look at data, and must
- * release every tensor it makes but the outputs. It runs under capture once for each class of inputs: dtypes, ranks, which
+/* The user's function: reads inputs[0..input_count), writes outputs[0..output_count). It must not look at data, makes its
+ * tensors by the calls of ops.h (views too; an input to be returned goes through ep_view or ep_copy), and must release
+ * every tensor it makes but the outputs. It runs under capture once for each class of inputs: dtypes, ranks, which
  * sizes are 0, 1 or larger, how strides lie. Sizes larger than 1 stay open, so a new size is no reason to run it again,
  * unless the function looks at a size (ep_tensor_size and the like, of a tensor it was given or made from one): then that
  * size is guarded, and another one captures again. */

@@ -70,6 +70,7 @@ ep_status ep_block_compile_with(ep_block *b, const ep_compile_options *options) 
     if (!options) return ep_fail(&b->ctx->err, EP_ERROR_INVALID_ARGUMENT, "options is NULL");
     if (b->compiled[0] || b->compiled[1])
         return ep_fail(&b->ctx->err, EP_ERROR_STATE, "the block was compiled already");
+    EP_TRY(ep_compile_check(b->ctx, options));
     ep_compile_options o = *options;
     o.cache_dir = o.cache_dir ? strdup(o.cache_dir) : NULL;
     o.dump_pass = o.dump_pass ? strdup(o.dump_pass) : NULL;

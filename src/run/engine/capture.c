@@ -187,7 +187,8 @@ static ep_status run(capture *p, ep_context *ctx, ep_fn fn, void *user, ep_tenso
     ctx->recorder = &p->recorder;
     ep_size_watch_set(&p->watch);
     ep_status s = fn(ctx, user, (const ep_tensor *const *)shells, input_count, outputs, output_count);
-    if (s != EP_OK && ctx->err.status != s) ep_fail(&ctx->err, s, "the function failed while it was captured");
+    if (s != EP_OK && ctx->err.status != s)
+        ep_fail(&ctx->err, s, "the function returned %s while it was captured", ep_status_name(s));
     for (int i = 0; s == EP_OK && i < output_count; i++) {
         int32_t v;
         if (!outputs[i])

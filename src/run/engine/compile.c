@@ -15,6 +15,17 @@ static char *copy_text(const char *s) {
     return s ? strdup(s) : NULL;
 }
 
+ep_status ep_compile_check(ep_context *ctx, const ep_compile_options *o) {
+    if (o->wait != EP_WAIT_NEVER && o->wait != EP_WAIT_ALWAYS)
+        return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "%d is no way to wait", (int)o->wait);
+    if (o->specialize != EP_SPECIALIZE_GENERIC && o->specialize != EP_SPECIALIZE_STATIC)
+        return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "%d is no way to specialize", (int)o->specialize);
+    if (!(o->compiler_limit_s >= 0))
+        return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT, "a limit of %g s for the compiler; 0 means 30",
+                       o->compiler_limit_s);
+    return EP_OK;
+}
+
 ep_status ep_compile_with(ep_context *ctx, ep_fn fn, void *user, int input_count, int output_count,
                           const ep_compile_options *options, bool interpret, ep_compiled **out) {
     static const ep_compile_options defaults;
@@ -24,6 +35,7 @@ ep_status ep_compile_with(ep_context *ctx, ep_fn fn, void *user, int input_count
         return ep_fail(&ctx->err, EP_ERROR_INVALID_ARGUMENT,
                        "a function of %d inputs and %d outputs; 0 to %d inputs and 1 to %d outputs", input_count,
                        output_count, EP_PLAN_INPUTS, EP_PLAN_OUTPUTS);
+    if (options) EP_TRY(ep_compile_check(ctx, options));
     if (!interpret && !ctx->ops.module_load)
         return ep_fail(&ctx->err, EP_ERROR_UNSUPPORTED,
                        "the %s backend runs plain kernels only, so it has no compiled mode; a context without "

@@ -25,6 +25,8 @@ struct ep_compiled {
     bool steps_always;  /* tests: chains behind products are done by gemm */
 };
 
+/* Refuses what a caller's options may not be. */
+ep_status ep_compile_check(ep_context *ctx, const ep_compile_options *options);
 /* As ep_compile. `interpret`: no code is generated; the loop nests are run by the plain reference, every graph is
  * verified after each pass, and nothing is timed against eager. */
 ep_status ep_compile_with(ep_context *ctx, ep_fn fn, void *user, int input_count, int output_count,

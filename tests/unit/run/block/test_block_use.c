@@ -170,6 +170,12 @@ static void says(ep_status got, ep_status want, const ep_error *err, const char 
     if (!strstr(err->message, words)) fail_msg("\"%s\" does not say \"%s\"", err->message, words);
 }
 
+static ep_status says_not_found(ep_context *ctx, void *user, const ep_tensor *const *in, int n, ep_tensor **out,
+                                int m) {
+    (void)ctx, (void)user, (void)in, (void)n, (void)out, (void)m;
+    return EP_ERROR_NOT_FOUND;
+}
+
 /* The value and what is allowed stand in the sentence. */
 static void wrong_arguments_are_named(void **state) {
     (void)state;
@@ -195,6 +201,16 @@ static void wrong_arguments_are_named(void **state) {
     says(ep_unary(p.ctx, (ep_op)1000, p.x, &t), EP_ERROR_INVALID_ARGUMENT, said, "1000 is not an op");
     says(ep_cat(p.ctx, NULL, 2, 0, &t), EP_ERROR_INVALID_ARGUMENT, said, "inputs is NULL");
     says(ep_block_load_packed(p.block, "no/such/file", true), EP_ERROR_NOT_FOUND, said, "no/such/file");
+    ep_compile_options how = {.wait = (ep_wait)7}, which = {.specialize = (ep_specialize)8}, long_ago = {0};
+    ep_compiled *c = NULL;
+    long_ago.compiler_limit_s = -1;
+    says(ep_compile(p.ctx, says_not_found, NULL, 1, 1, &how, &c), EP_ERROR_INVALID_ARGUMENT, said, "7 is no way");
+    says(ep_block_compile_with(p.block, &which), EP_ERROR_INVALID_ARGUMENT, said, "8 is no way");
+    says(ep_block_compile_with(p.block, &long_ago), EP_ERROR_INVALID_ARGUMENT, said, "-1 s");
+    assert_null(c);
+    OK(ep_compile(p.ctx, says_not_found, NULL, 1, 1, NULL, &c));
+    says(ep_compiled_call(c, (const ep_tensor *const *)&p.x, &t), EP_ERROR_NOT_FOUND, said, "returned not_found");
+    ep_compiled_destroy(c);
     assert_null(ctx);
     assert_null(b);
     assert_null(t);
