@@ -1,6 +1,6 @@
 /* Checks and times whole gated blocks of 17 to 128 rows: one kernel (rows_sm90a.cuh), its halves, and the pair it replaces.
  * nvcc -gencode=arch=compute_90a,code=sm_90a -O3 -std=c++17 -o /tmp/rows bench/ladder/rows_sm90a.cu -lcuda -lcublasLt
- * rows check | rows time | rows one M DIM HIDDEN | rows linear; -DSTAMPS: when CTAs reach what */
+ * rows check | rows time | rows one M DIM HIDDEN | rows linear | rows tiles; -DSTAMPS: when CTAs reach what */
 #include "few.cuh"
 #include "../../src/run/backend/cuda/kernels/sm90a/rows_sm90a.cuh"
 #include <unistd.h>
@@ -9,38 +9,34 @@ STREAM(sg128_224, 2, 224, 5, 1, true, ACT_GELU_TANH)
 STREAM(sp64_64x2, 1, 64, 12, 2, false, ACT_NONE)
 STREAM(sg128_128, 2, 128, 7, 1, true, ACT_GELU_TANH)
 
-#define ROWS_KERNEL(name, XR, H, OUT, STAGES, Y_STAGES)                                                                \
-    extern "C" __global__ void __launch_bounds__(ep::rows_shape<XR, H, OUT, STAGES, Y_STAGES>::threads, 1)             \
+#define ROWS_KERNEL(name, XR, H, Y_STAGES)                                                                             \
+    extern "C" __global__ void __launch_bounds__(ep::rows_shape<XR, H, 128, Y_STAGES>::threads, 1)                     \
         name(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap g,                             \
              const __grid_constant__ CUtensorMap u, const __grid_constant__ CUtensorMap h,                             \
              const __grid_constant__ CUtensorMap d, const ep::rows_args a) {                                           \
-        ep::rows_body<ep::bf16_type, XR, H, OUT, STAGES, Y_STAGES>(&x, &g, &u, &h, &d, a);                             \
+        ep::rows_body<ep::bf16_type, XR, H, 128, Y_STAGES>(&x, &g, &u, &h, &d, a);                                     \
     }
-/* name, rows of x, columns of h, stages of h, of y */
-#ifdef LINEAR
-#define ROWS_LIST(V) V(r128_112_128, 128, 112, 128, 5, 7) V(r64_112_128, 64, 112, 128, 6, 9)
-#else
+/* name, rows of x, columns of h at most, stages of y */
 #define ROWS_LIST(V)                                                                                                   \
-    V(r128_112_128, 128, 112, 128, 5, 7)                                                                               \
-    V(r128_128_128, 128, 128, 128, 4, 7)                                                                               \
-    V(r64_112_128, 64, 112, 128, 6, 9)                                                                                 \
-    V(r64_128_128, 64, 128, 128, 5, 9)
-#endif
+    V(r128_96, 128, 96, 7)                                                                                             \
+    V(r128_128, 128, 128, 7)                                                                                           \
+    V(r64_128, 64, 128, 9)
 ROWS_LIST(ROWS_KERNEL)
 
 struct Rows {
     const void *fn;
     const char *name;
-    int xr, h, out, smem, threads;
+    int xr, h, out, ring, smem, threads;
 };
-#define ROWS_ROW(name, XR, H, OUT, STAGES, Y_STAGES)                                                                   \
+#define ROWS_ROW(name, XR, H, Y_STAGES)                                                                                \
     {(const void *)name,                                                                                               \
      #name,                                                                                                            \
      XR,                                                                                                               \
      H,                                                                                                                \
-     OUT,                                                                                                              \
-     ep::rows_shape<XR, H, OUT, STAGES, Y_STAGES>::total,                                                              \
-     ep::rows_shape<XR, H, OUT, STAGES, Y_STAGES>::threads},
+     128,                                                                                                              \
+     ep::rows_shape<XR, H, 128, Y_STAGES>::ring,                                                                       \
+     ep::rows_shape<XR, H, 128, Y_STAGES>::total,                                                                      \
+     ep::rows_shape<XR, H, 128, Y_STAGES>::threads},
 static const Rows kinds[] = {ROWS_LIST(ROWS_ROW)};
 
 enum { BOTH, FIRST, SECOND };
@@ -58,19 +54,33 @@ static int best_split(int columns, int blocks) {
     return best;
 }
 
-static int forced_split;
+static int forced_split, forced_tile;
+
+/* As many as bring the busiest multiprocessor to its end first. */
+static int best_tile(const Rows &f, int n) {
+    int best = f.h;
+    long long least = 1ll << 60;
+    for (int h = f.h; h >= 64; h -= 8) {
+        long long c = (long long)(((n + h - 1) / h + sms - 1) / sms) * h;
+        if (c < least) least = c, best = h;
+    }
+    return best;
+}
 
 static void launch(const Rows &f, int what, const bf *x, const bf *g, const bf *u, const bf *d, const bf *h, bf *y,
                    int m, int k, int n, int out, unsigned long long policy = ep::L2_NORMAL) {
     int rows = (m + 7) / 8 * 8;
-    CUtensorMap mx = map2d(x, m, k, rows), mg = map2d(g, n, k, f.h), mu = map2d(u, n, k, f.h),
+    int tile = forced_tile ? forced_tile : best_tile(f, n);
+    CUtensorMap mx = map2d(x, m, k, rows), mg = map2d(g, n, k, tile), mu = map2d(u, n, k, tile),
                 mh = map2d(h, m, n, rows), md = map2d(d, out, n, f.out);
     ep::rows_args a = {};
     a.m = m;
     a.n = n;
     a.k = k;
     a.out = out;
-    a.tiles = what == SECOND ? 0 : (n + f.h - 1) / f.h;
+    a.tiles = what == SECOND ? 0 : (n + tile - 1) / tile;
+    a.tile_h = tile;
+    a.stages = std::min<int>(ep::ROWS_STAGES, f.ring / (256 * tile + f.xr * 128));
     a.columns = what == FIRST ? 0 : (out + f.out - 1) / f.out;
     a.split = what == FIRST ? 1 : forced_split ? forced_split : best_split(a.columns, (n + 63) / 64);
     a.pieces = f.out / (a.split > 6 ? 16 : 32);
@@ -133,7 +143,7 @@ static void block(int m, int k, int n, int out, bool timed) {
         fflush(stdout);
     };
     for (auto &f : kinds) {
-        if (m > f.xr || (m <= 64 && f.xr > 64)) continue;
+        if (m > f.xr || (m <= 64 && f.xr > 64) || forced_tile > f.h) continue;
         for (int halves = 0; halves < 2; halves++)
             for (int again = 0; again < 3; again++) { /* the counts must hold for the next */
                 double worst, worst2;
@@ -259,6 +269,40 @@ static void linear(int m, int k, int n, bool timed) {
     for (bf *p : w) cudaFree(p);
 }
 
+/* How wide tiles of h should be: each width of each kernel, the whole block. */
+static void tiles(int m, int k, int n, const std::vector<int> &widths) {
+    const int SETS = 3;
+    size_t mk = (size_t)m * k, nk = (size_t)n * k, mn = (size_t)m * n;
+    bf *x = array(mk, 1, 1), *h = array(mn, 2, 1), *y = array(mk, 3, 1), *w[SETS][3];
+    for (int i = 0; i < SETS; i++)
+        for (int j = 0; j < 3; j++) w[i][j] = array(nk, 10 * i + j, 1 / sqrtf(j == 2 ? n : k));
+    printf("%d x %d -> %d, bytes' floor %.1f us:", m, k, n, 6e-6 * nk / 4.35);
+    int at = 0;
+    for (int tile : widths)
+        for (auto &f : kinds) {
+            if (m > f.xr || (m <= 64 && f.xr > 64) || tile > f.h) continue;
+            CK(cudaMemset(state, 0, sizeof(long long) * STATE * 3 * (sizeof kinds / sizeof *kinds)));
+            forced_tile = tile;
+            double us[2];
+            for (int p = 0; p < 2; p++) {
+                pdl = p;
+                us[p] = graph_us(
+                    [&] {
+                        bf **v = w[at++ % SETS];
+                        launch(f, BOTH, x, v[0], v[1], v[2], h, y, m, k, n, k, ep::L2_EVICT_FIRST);
+                    },
+                    stream, 12);
+            }
+            pdl = false;
+            printf(" %s/%d %.1f/%.1f", f.name, tile, us[0], us[1]);
+        }
+    forced_tile = 0;
+    printf("\n");
+    for (bf *p : {x, h, y}) cudaFree(p);
+    for (int i = 0; i < SETS; i++)
+        for (bf *p : w[i]) cudaFree(p);
+}
+
 int main(int argc, char **argv) {
     setvbuf(stdout, nullptr, _IOLBF, 1 << 16);
     alarm(50); /* a kernel that waits forever ends here */
@@ -276,12 +320,28 @@ int main(int argc, char **argv) {
         block(64, 64, 64, 64, false);
         block(128, 8, 8, 8, false);
         block(127, 264, 132 * 112 * 3, 264, false);
+        for (int tile : {56, 64, 72, 80, 88, 96, 104, 120}) {
+            forced_tile = tile;
+            block(tile > 96 ? 70 : 100, 264, 11008 - 8 * tile, 520, false);
+            block(40, 520, 1208, 264, false);
+        }
+        forced_tile = 0;
         block(48, 520, 112, 5000, false);
         block(128, 64, 1000, 20000, false);
         block(128, 4096, 14336, 4096, false);
     } else if (what == "time") {
         block(128, 4096, 14336, 4096, true);
         block(64, 2048, 16384, 2048, true);
+    } else if (what == "tiles") {
+        static const struct {
+            int k, n;
+            std::vector<int> widths;
+        } all[] = {{4096, 14336, {56, 112, 128}},         {2048, 16384, {64, 128}},
+                   {4096, 11008, {88, 96, 112, 128, 64}}, {3584, 18944, {72, 80, 96, 112, 128}},
+                   {4096, 12288, {96, 104, 112, 128}},    {5120, 17408, {72, 88, 112, 128}},
+                   {2560, 9728, {80, 96, 112, 128}},      {5120, 13824, {56, 112, 128}}};
+        for (auto &s : all)
+            for (int m : {32, 64, 128}) tiles(m, s.k, s.n, s.widths);
     } else if (what == "linear") {
         for (int m : {17, 65, 128}) linear(m, 1032, 1000, false);
         static const int shapes[][2] = {{768, 3072},   {3072, 768},   {4096, 4096},  {4096, 6144},

@@ -375,7 +375,7 @@ static void one_kernel_of(int64_t least, int64_t rows) {
     }
 }
 
-/* Gated products of many rows under `fewest`: warpgroups take tiles in turns. Last tiles that are cut in either direction, one
+/* Gated products of many rows under `fewest`, and plain ones with an epilogue: warpgroups take tiles in turns. Last tiles that are cut in either direction, one
  * tile for both, an odd number of them; k that ends within a stage and one that is shorter than the ring. */
 static void in_turns(void **state) {
     (void)state;
@@ -390,7 +390,13 @@ static void in_turns(void **state) {
     ep_context_options o = {.device = {EP_DEVICE_CUDA, 0}, .rounding = EP_ROUNDING_FEWEST};
     assert_int_equal(ep_context_create(&o, &e, &few), EP_OK);
     bool small = getenv("EPILOGUE_TEST_SMALL") != NULL; /* the one with the least to multiply */
-    for (size_t i = small; i < (small ? 2 : count); i++) one_block_on(few, &cases[i]);
+    for (size_t i = small; i < (small ? 2 : count); i++) {
+        block_case plain = cases[i];
+        plain.gate = false;
+        one_block_on(few, &cases[i]);
+        one_block_on(few, &plain);
+        one_block(&plain);
+    }
     ep_context_destroy(few);
 }
 

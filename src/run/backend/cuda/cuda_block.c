@@ -13,7 +13,7 @@ typedef struct decode_block_args {
 } decode_block_args;
 
 typedef struct rows_args { /* kernels/sm90a/rows_sm90a.cuh */
-    int32_t m, n, k, out, tiles, columns, split, pieces, act, eager, x_rows;
+    int32_t m, n, k, out, tiles, columns, tile_h, stages, split, pieces, act, eager, x_rows;
     const void *bias0, *bias1, *bias2, *residual;
     void *h, *y, *parts;
     int64_t h_row, residual_row, y_row;
@@ -84,14 +84,15 @@ typedef struct block_maps {
     cu_tensor_map x, g, u, h, y;
 } block_maps;
 
-/* rows: of x and h in a box; chunks: as cuda_find_map's, of h and of the last weights. */
+/* rows: of x and h in a box; tile: hidden columns of one; chunks: as cuda_find_map's, of h and of the last weights. */
 static ep_status find_maps(cuda_state *s, const ep_tuned_call *first, const ep_tuned_call *last,
-                           const cuda_block_row *row, unsigned rows, unsigned chunks, block_maps *o, ep_error *err) {
+                           const cuda_block_row *row, unsigned rows, unsigned tile, unsigned chunks, block_maps *o,
+                           ep_error *err) {
     ep_packed *w = (ep_packed *)(uintptr_t)first->weights, *d = (ep_packed *)(uintptr_t)last->weights; /* caches */
     int64_t m = first->m;
     EP_TRY(cuda_find_map(s, w, first->x, m, w->k, first->x_row, rows, 0, &o->x, err));
-    EP_TRY(cuda_find_map(s, w, w->w[0], w->n, w->k, w->row[0], (unsigned)row->h, 0, &o->g, err));
-    EP_TRY(cuda_find_map(s, w, w->w[1], w->n, w->k, w->row[1], (unsigned)row->h, 0, &o->u, err));
+    EP_TRY(cuda_find_map(s, w, w->w[0], w->n, w->k, w->row[0], tile, 0, &o->g, err));
+    EP_TRY(cuda_find_map(s, w, w->w[1], w->n, w->k, w->row[1], tile, 0, &o->u, err));
     EP_TRY(cuda_find_map(s, d, last->x, m, w->n, last->x_row, rows, chunks, &o->h, err));
     return cuda_find_map(s, d, d->w[0], d->n, d->k, d->row[0], (unsigned)row->y, chunks, &o->y, err);
 }
@@ -102,7 +103,8 @@ static ep_status run_decode_block(cuda_state *s, const ep_tuned_call *first, con
     const ep_packed *w = first->weights, *d = last->weights;
     block_maps maps;
     int64_t m = first->m;
-    EP_TRY(find_maps(s, first, last, row, (unsigned)row->rows, (unsigned)cuda_block_chunks(row), &maps, err));
+    EP_TRY(find_maps(s, first, last, row, (unsigned)row->rows, (unsigned)row->h, (unsigned)cuda_block_chunks(row),
+                     &maps, err));
     decode_block_args a = {.m = (int)m,
                            .n = (int)w->n,
                            .k = (int)w->k,
@@ -133,15 +135,17 @@ static ep_status run_rows_block(cuda_state *s, const ep_tuned_call *first, const
     block_maps maps;
     int64_t m = first->m;
     unsigned rows = (unsigned)cuda_padded(m);
-    int split = cuda_block_split(row, w->n, d->n, s->sm_count);
+    int split = cuda_block_split(row, w->n, d->n, s->sm_count), tile = cuda_block_tile(row, w->n, s->sm_count);
     EP_TRY(open_parts(s, err));
-    EP_TRY(find_maps(s, first, last, row, rows, 0, &maps, err));
+    EP_TRY(find_maps(s, first, last, row, rows, (unsigned)tile, 0, &maps, err));
     rows_args a = {.m = (int)m,
                    .n = (int)w->n,
                    .k = (int)w->k,
                    .out = (int)d->n,
-                   .tiles = (int)((w->n + row->h - 1) / row->h),
+                   .tiles = (int)((w->n + tile - 1) / tile),
                    .columns = (int)cuda_block_columns(row, d->n),
+                   .tile_h = tile,
+                   .stages = cuda_block_stages(row, tile),
                    .split = split,
                    .pieces = row->y / (split > 6 ? 16 : 32),
                    .act = (int)first->act,

@@ -62,7 +62,7 @@ static double estimate(const cuda_shape *s, const cuda_gemm_row *r) {
     int64_t tiles = tiles_m * ((s->n + r->tile_n - 1) / r->tile_n);
     int64_t waves = (tiles + s->sm_count - 1) / s->sm_count;
     int columns = s->gated ? 2 * r->tile_n : r->tile_n;
-    double rate = columns >= 256 ? 1.0 : columns < 192 ? 0.86 : s->gated ? 1.0 : 0.93; /* gated: in turns */
+    double rate = columns < 192 ? 0.86 : 1.0;
     return (double)waves * columns / rate;
 }
 
@@ -99,11 +99,18 @@ const char *cuda_select_reason(const cuda_shape *s, int row) {
     return cuda_select(s) == row ? cuda_gemm_rows[row].why : "another tile is estimated to end sooner";
 }
 
-/* Above 16 rows the library streams a plain product's weights faster than ours (H200, us, in graphs: 32 x 4096 -> 14336 30.4
- * for 41.8, 64 x 8192 -> 8192 36.4 for 43.1, 64 x 4096 -> 4096 11.1 for 13.6). */
+/* From 5 rows on the library streams a plain product's weights faster than ours; only where they are few, an activation or a
+ * residual of its own pass outweighs that up to 16 rows. Up to 4 rows ours is ahead unless there are many columns. (H200, us: 8 x
+ * 4096 -> 14336 31 for 38, 16 x 2048 -> 16384 19 for 31, 64 x 4096 -> 4096 11.1 for 13.6, 1 x 4096 -> 4096 11.6 for 9.1, 1 x 4096 ->
+ * 14336 31.6 for 34.1; mlp 32 x 4096 -> 16384 75 for 89, 16 x 768 -> 3072 12.8 for 11.1.) Many rows are its own where nothing
+ * follows the sums. */
 bool cuda_select_library(const cuda_shape *s, int row, bool residual) {
     if (row < 0) return true;
-    return !s->gated && (!cuda_gemm_rows[row].max_m || s->m > 16) && s->act == EP_ACT_NONE && !residual;
+    bool more = s->act != EP_ACT_NONE || residual;
+    if (s->gated) return false;
+    if (s->m <= 4) return !more && s->n > 8192;
+    if (s->m <= 16) return !more || 2 * s->n * s->k > (int64_t)16 << 20;
+    return s->m <= 128 || !more;
 }
 
 enum { FORM_decode = false, FORM_rows = true };
@@ -135,13 +142,21 @@ int cuda_block_threads(const cuda_block_row *r) {
     return !r->parts ? 288 : r->rows > 64 ? 384 : 192;
 }
 
+enum { ROWS_STAGES = 9 }; /* at most, of h */
+static int rows_ring(const cuda_block_row *r) {
+    return r->y_stages * (r->y + r->rows) * 128;
+}
+
+int cuda_block_stages(const cuda_block_row *r, int tile) {
+    if (!r->parts) return r->stages;
+    int fit = rows_ring(r) / ((2 * tile + r->rows) * 128);
+    return fit < ROWS_STAGES ? fit : ROWS_STAGES;
+}
+
 /* decode_shape in kernels/sm90a/decode_sm90a.cuh, rows_shape in rows_sm90a.cuh. */
 int cuda_block_shared(const cuda_block_row *r) {
     int first = 2 * r->h * 128;
-    if (r->parts) {
-        int h = r->stages * (first + r->rows * 128), y = r->y_stages * (r->y + r->rows) * 128;
-        return (h > y ? h : y) + 16 * (r->stages + r->y_stages + 4) + 16 + 16 + 1024;
-    }
+    if (r->parts) return rows_ring(r) + 16 * (ROWS_STAGES + r->y_stages + 4) + 16 + 16 + 1024;
     int second = 16384, weights = first > second ? first : second;
     return r->stages * (weights + cuda_block_chunks(r) * r->rows * 128 + 20) + 8 * r->y * r->rows * 4 + 1040;
 }
@@ -152,6 +167,14 @@ int64_t cuda_block_columns(const cuda_block_row *r, int64_t out) {
 
 static int64_t rounds(int64_t tiles, int64_t sm_count) {
     return (tiles + sm_count - 1) / sm_count;
+}
+
+/* As many as leave the busiest multiprocessor the fewest columns; of those the most, as each tile reads x. */
+int cuda_block_tile(const cuda_block_row *r, int64_t n, int sm_count) {
+    int best = r->h;
+    for (int h = r->h - 8; r->parts && h >= 64; h -= 8)
+        if (rounds((n + h - 1) / h, sm_count) * h < rounds((n + best - 1) / best, sm_count) * best) best = h;
+    return best;
 }
 
 /* As many as bring the busiest multiprocessor to its end first; each part costs a hundredth, as it is written and read. */
@@ -191,11 +214,12 @@ static const char *block_passed_over(const cuda_shape *s, int64_t out, const cud
     return NULL;
 }
 
-/* Bytes that all multiprocessors could read while the busiest reads its own. */
+/* Bytes that all multiprocessors could read while the busiest reads its own; where that is the same, fewer tiles read x less
+ * often. */
 static int64_t block_cost(const cuda_shape *s, int64_t out, const cuda_block_row *r) {
-    int split = cuda_block_split(r, s->n, out, s->sm_count);
+    int split = cuda_block_split(r, s->n, out, s->sm_count), tile = cuda_block_tile(r, s->n, s->sm_count);
     int64_t y = rounds(cuda_block_columns(r, out) * split, s->sm_count) * s->sm_count * r->y;
-    return 4 * s->k * passed(s->n, r->h, s->sm_count) + 2 * s->n * y / split;
+    return 4 * s->k * passed(s->n, tile, s->sm_count) + 2 * s->n * y / split + (s->n + tile - 1) / tile;
 }
 
 static int cheapest_block(const cuda_shape *s, int64_t out) {
@@ -217,7 +241,7 @@ static bool block_faster(const cuda_shape *s, int64_t out, int row, bool always)
     int64_t bytes = 2 * s->n * (2 * s->k + out);
     if (always) return true;
     if (!cuda_block_rows[row].parts) return s->m > 4 || bytes >= (int64_t)8 << 20;
-    return bytes >= (int64_t)64 << 20;
+    return bytes >= (int64_t)(s->m > 64 ? 64 : 48) << 20;
 }
 
 int cuda_select_block(const cuda_shape *s, int64_t out, bool always) {

@@ -30,16 +30,16 @@ extern const size_t cuda_gemm_row_count;
 int cuda_select(const cuda_shape *shape);
 /* Why a row was passed over for the shape, or why it was taken; static text. */
 const char *cuda_select_reason(const cuda_shape *shape, int row);
-/* Whether the product is better left to cuBLASLt than given to the row that was selected (-1: none): plain ones of more than 16
- * rows without a rounding in the middle, where it was measured faster or equal. */
+/* Whether the product is better left to cuBLASLt than given to the row that was selected (-1: none): plain ones of few
+ * rows, and of many where nothing follows the sums, where it was measured faster or equal. */
 bool cuda_select_library(const cuda_shape *shape, int row, bool residual);
 /* The symbol of a row for dtype, act and rounding; static text. */
 const char *cuda_gemm_name(int row, ep_dtype dtype, ep_act act, ep_rounding rounding);
 
 /* Whole gated blocks in one kernel (cuda_blocks.def). */
 typedef struct cuda_block_row {
-    bool parts; /* k of the result in parts (rows_sm90a.cuh); else whole (decode_sm90a.cuh) */
-    int rows, h, y, stages, y_stages;
+    bool parts;                       /* k of the result in parts (rows_sm90a.cuh); else whole (decode_sm90a.cuh) */
+    int rows, h, y, stages, y_stages; /* with parts: h at most, and stages as cuda_block_stages says */
 } cuda_block_row;
 extern const cuda_block_row cuda_block_rows[];
 extern const size_t cuda_block_row_count;
@@ -51,6 +51,9 @@ int cuda_select_block(const cuda_shape *shape, int64_t out, bool always);
 const char *cuda_block_reason(const cuda_shape *shape, int64_t out, bool always, int row);
 /* The symbol of a row; static text. */
 const char *cuda_block_name(int row, ep_dtype dtype);
+/* How many of n hidden columns a tile has, and stages of the ring while they are made. */
+int cuda_block_tile(const cuda_block_row *row, int64_t n, int sm_count);
+int cuda_block_stages(const cuda_block_row *row, int tile);
 /* In how many parts each tile of the result has its k, and how many tiles there are. */
 int cuda_block_split(const cuda_block_row *row, int64_t n, int64_t out, int sm_count);
 int64_t cuda_block_columns(const cuda_block_row *row, int64_t out);

@@ -217,12 +217,13 @@ static ep_status run_tiles(cuda_state *s, const ep_tuned_call *c, const cuda_gem
     cu_tensor_map x, w0, w1, y;
     int64_t k = cuda_padded(w->k);
     unsigned half = (unsigned)(row->gated ? row->tile_n : row->tile_n / 2);
+    int rows = 128 * row->cluster, columns = row->gated ? 2 * row->tile_n : row->tile_n;
+    bool turns = columns == 192;
     EP_TRY(cuda_find_map(s, w, c->x, c->m, k, c->x_row, 128, 0, &x, err));
     EP_TRY(cuda_find_map(s, w, w->w[0], w->n, k, w->row[0], half, 0, &w0, err));
     w1 = w0;
     if (row->gated) EP_TRY(cuda_find_map(s, w, w->w[1], w->n, k, w->row[1], half, 0, &w1, err));
-    EP_TRY(cuda_find_map(s, w, c->out, c->m, w->n, c->out_row, 64, row->tile_n % 64 ? CUDA_NARROW : 0, &y, err));
-    int rows = 128 * row->cluster, columns = row->gated ? 2 * row->tile_n : row->tile_n;
+    EP_TRY(cuda_find_map(s, w, c->out, c->m, w->n, c->out_row, 64, turns ? CUDA_NARROW : 0, &y, err));
     gemm_args a = {(int)c->m,
                    (int)w->n,
                    (int)k,
@@ -241,7 +242,9 @@ static ep_status run_tiles(cuda_state *s, const ep_tuned_call *c, const cuda_gem
     l->grid[1] = l->grid[2] = 1;
     l->block = 384;
     l->cluster = (unsigned)row->cluster;
-    int staged = row->tile_n % 128 == 0 ? 128 : row->tile_n; /* columns of the result in shared memory at a time */
+    int staged = turns               ? 96
+                 : row->tile_n < 128 ? row->tile_n
+                                     : 128; /* columns of the result in shared memory at a time */
     l->shared_bytes = (unsigned)(row->stages * (128 + columns) * 128 + 128 * staged * 2 + 16 * row->stages + 1024);
     l->programmatic = true;
     void *params[] = {&x, &w0, &w1, &y, &a};

@@ -106,28 +106,27 @@ static void blocks(void **state) {
     static const struct {
         int64_t m, dim, hidden, out;
         const char *name;
-    } all[] = {
-        {1, 2048, 16384, 2048, "ep_bf16_gated_mlp_decode_sm90a_m8h64y16"},
-        {16, 2048, 16384, 2048, "ep_bf16_gated_mlp_decode_sm90a_m16h64y16"},
-        {8, 4096, 14336, 4096, "ep_bf16_gated_mlp_decode_sm90a_m8h56y32"},
-        {9, 4096, 14336, 4096, "ep_bf16_gated_mlp_decode_sm90a_m16h56y32"},
-        {17, 4096, 14336, 4096, "ep_bf16_gated_mlp_rows_sm90a_m64h112y128"},
-        {64, 2048, 16384, 2048, "ep_bf16_gated_mlp_rows_sm90a_m64h128y128"},
-        {64, 4096, 14330, 4096, NULL}, /* no multiple of 8 */
-        {65, 4096, 14336, 4096, "ep_bf16_gated_mlp_rows_sm90a_m128h112y128"},
-        {128, 4096, 14328, 4096, "ep_bf16_gated_mlp_rows_sm90a_m128h112y128"},
-        {128, 2048, 16384, 2048, "ep_bf16_gated_mlp_rows_sm90a_m128h128y128"},
-        {129, 4096, 14336, 4096, NULL},                                 /* too many rows */
-        {64, 768, 3072, 768, NULL},                                     /* stays in the L2 */
-        {1, 768, 3072, 768, "ep_bf16_gated_mlp_decode_sm90a_m8h64y16"}, /* stays in the L2 */
-        {16, 512, 2048, 512, "ep_bf16_gated_mlp_decode_sm90a_m16h64y16"},
-        {1, 512, 2048, 512, NULL},    /* so little that two replayed ones are as fast */
-        {1, 4096, 14330, 4096, NULL}, /* no multiple of 64 */
-        {1, 2044, 16384, 2048, NULL}, /* x in rows that the copy engine cannot read */
-        {128, 4092, 14336, 4096, NULL},
-        {32, 4096, 11008, 4096, "ep_bf16_gated_mlp_rows_sm90a_m64h112y128"}, /* a quarter idle, faster all the same */
-        {128, 3584, 18944, 3584, "ep_bf16_gated_mlp_rows_sm90a_m128h112y128"},
-        {1, 5120, 13824, 5120, "ep_bf16_gated_mlp_decode_sm90a_m8h64y16"}};
+    } all[] = {{1, 2048, 16384, 2048, "ep_bf16_gated_mlp_decode_sm90a_m8h64y16"},
+               {16, 2048, 16384, 2048, "ep_bf16_gated_mlp_decode_sm90a_m16h64y16"},
+               {8, 4096, 14336, 4096, "ep_bf16_gated_mlp_decode_sm90a_m8h56y32"},
+               {9, 4096, 14336, 4096, "ep_bf16_gated_mlp_decode_sm90a_m16h56y32"},
+               {17, 4096, 14336, 4096, "ep_bf16_gated_mlp_rows_sm90a_m64h128y128"},
+               {64, 2048, 16384, 2048, "ep_bf16_gated_mlp_rows_sm90a_m64h128y128"},
+               {64, 4096, 14330, 4096, NULL}, /* no multiple of 8 */
+               {65, 4096, 14336, 4096, "ep_bf16_gated_mlp_rows_sm90a_m128h128y128"},
+               {128, 4096, 14328, 4096, "ep_bf16_gated_mlp_rows_sm90a_m128h128y128"},
+               {128, 2048, 16384, 2048, "ep_bf16_gated_mlp_rows_sm90a_m128h128y128"},
+               {129, 4096, 14336, 4096, NULL},                                 /* too many rows */
+               {64, 768, 3072, 768, NULL},                                     /* stays in the L2 */
+               {1, 768, 3072, 768, "ep_bf16_gated_mlp_decode_sm90a_m8h64y16"}, /* stays in the L2 */
+               {16, 512, 2048, 512, "ep_bf16_gated_mlp_decode_sm90a_m16h64y16"},
+               {1, 512, 2048, 512, NULL},    /* so little that two replayed ones are as fast */
+               {1, 4096, 14330, 4096, NULL}, /* no multiple of 64 */
+               {1, 2044, 16384, 2048, NULL}, /* x in rows that the copy engine cannot read */
+               {128, 4092, 14336, 4096, NULL},
+               {32, 4096, 11008, 4096, "ep_bf16_gated_mlp_rows_sm90a_m64h128y128"},
+               {128, 3584, 18944, 3584, "ep_bf16_gated_mlp_rows_sm90a_m128h96y128"},
+               {1, 5120, 13824, 5120, "ep_bf16_gated_mlp_decode_sm90a_m8h64y16"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         cuda_shape s = {all[i].m, all[i].hidden, all[i].dim,       EP_DTYPE_BF16, true, EP_ACT_GELU_TANH,
                         9,        132,           EP_ROUNDING_EAGER};
@@ -173,12 +172,22 @@ static void roundings(void **state) {
     assert_true(cuda_select_library(&down, cuda_select(&down), false));
     assert_false(cuda_select_library(&down, cuda_select(&down), true));
     assert_true(cuda_select_library(&down, -1, true));
-    static const int64_t few[][2] = {{16, false}, {17, true}, {64, true}, {128, true}}; /* rows, the library or not */
+    static const struct {
+        int64_t m, k, n;
+        bool plain, more; /* the library's: alone, with a residual */
+    } few[] = {{1, 4096, 4096, false, false},  {1, 4096, 14336, true, false}, {8, 768, 3072, true, false},
+               {16, 4096, 14336, true, true},  {17, 768, 3072, true, true},   {128, 4096, 14336, true, true},
+               {129, 4096, 14336, true, false}};
     for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
-        cuda_shape s = {few[i][0], 4096, 14336, EP_DTYPE_BF16, false, EP_ACT_NONE, 9, 132, EP_ROUNDING_EAGER};
-        assert_int_equal(cuda_select_library(&s, cuda_select(&s), false), few[i][1]);
-        assert_false(cuda_select_library(&s, cuda_select(&s), true));
+        cuda_shape s = {few[i].m, few[i].n, few[i].k, EP_DTYPE_BF16, false, EP_ACT_NONE, 9, 132, EP_ROUNDING_EAGER};
+        assert_int_equal(cuda_select_library(&s, cuda_select(&s), false), few[i].plain);
+        assert_int_equal(cuda_select_library(&s, cuda_select(&s), true), few[i].more);
+        s.act = EP_ACT_SILU;
+        assert_int_equal(cuda_select_library(&s, cuda_select(&s), false), few[i].more);
     }
+    cuda_shape up = {8192, 3072, 768, EP_DTYPE_BF16, false, EP_ACT_GELU_TANH, 9, 132, EP_ROUNDING_EAGER};
+    assert_string_equal(cuda_gemm_rows[cuda_select(&up)].form, "sm90a_t128x192c2");
+    assert_false(cuda_select_library(&up, cuda_select(&up), false));
 }
 
 /* How a result's k is divided: never into more parts than it has stages, or than there is room for. */
@@ -203,8 +212,44 @@ static void splits(void **state) {
     }
 }
 
+/* Tiles of hidden columns that leave the busiest of 132 multiprocessors the fewest, in stages that fit the ring. */
+static void tiles(void **state) {
+    (void)state;
+    static const struct {
+        int64_t n;
+        int rows, h, tile;
+    } all[] = {{14336, 64, 128, 112}, {14336, 128, 128, 112}, {16384, 128, 128, 128},
+               {11008, 128, 96, 88},  {11008, 64, 128, 88},   {18944, 128, 96, 72},
+               {18944, 64, 128, 72},  {12288, 128, 96, 96},   {8, 64, 128, 64}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        int found = 0;
+        for (size_t k = 0; k < cuda_block_row_count; k++) {
+            const cuda_block_row *r = &cuda_block_rows[k];
+            if (!r->parts || r->rows != all[i].rows || r->h != all[i].h) continue;
+            assert_int_equal(cuda_block_tile(r, all[i].n, 132), all[i].tile);
+            found++;
+        }
+        assert_int_equal(found, 1);
+    }
+    for (size_t k = 0; k < cuda_block_row_count; k++) {
+        const cuda_block_row *r = &cuda_block_rows[k];
+        for (int64_t n = 8; n < 40000; n += 40) {
+            int tile = cuda_block_tile(r, n, 132), stages = cuda_block_stages(r, tile);
+            assert_in_range(tile, 1, r->h);
+            assert_int_equal(tile % 8, 0);
+            assert_true(stages >= 3);
+            if (!r->parts) continue;
+            int ring = r->y_stages * (r->y + r->rows) * 128, stage = (2 * tile + r->rows) * 128;
+            assert_true(stages * stage <= ring);
+            /* a product of h columns reads as many rows of weights, also where the tile has fewer */
+            assert_true((stages - 1) * stage + (tile + r->h) * 128 <= ring);
+        }
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(machines), cmocka_unit_test(never_against_a_reason),
-                                       cmocka_unit_test(roundings), cmocka_unit_test(blocks), cmocka_unit_test(splits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(machines),  cmocka_unit_test(never_against_a_reason),
+                                       cmocka_unit_test(roundings), cmocka_unit_test(blocks),
+                                       cmocka_unit_test(splits),    cmocka_unit_test(tiles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

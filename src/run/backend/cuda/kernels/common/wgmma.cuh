@@ -33,6 +33,9 @@ template <int N> __device__ __forceinline__ void wgmma_hold(float (&d)[N]) {
 #define EP_R8 EP_R4 ", %4, %5, %6, %7"
 #define EP_R16 EP_R8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define EP_R32 EP_R16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define EP_R48                                                                                                         \
+    EP_R32                                                                                                             \
+    ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define EP_R64                                                                                                         \
     EP_R32                                                                                                             \
     ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"                                 \
@@ -51,6 +54,7 @@ template <int N> __device__ __forceinline__ void wgmma_hold(float (&d)[N]) {
 #define EP_D8(i) EP_D4(i), EP_D4(i + 4)
 #define EP_D16(i) EP_D8(i), EP_D8(i + 8)
 #define EP_D32(i) EP_D16(i), EP_D16(i + 16)
+#define EP_D48(i) EP_D32(i), EP_D16(i + 32)
 #define EP_D64(i) EP_D32(i), EP_D32(i + 32)
 #define EP_D96(i) EP_D64(i), EP_D32(i + 64)
 #define EP_D112(i) EP_D96(i), EP_D16(i + 96)
@@ -73,6 +77,8 @@ EP_WGMMA(bf16, 192, 96, 96, 97, 98)
 EP_WGMMA(f16, 192, 96, 96, 97, 98)
 EP_WGMMA(bf16, 128, 64, 64, 65, 66)
 EP_WGMMA(f16, 128, 64, 64, 65, 66)
+EP_WGMMA(bf16, 96, 48, 48, 49, 50)
+EP_WGMMA(f16, 96, 48, 48, 49, 50)
 EP_WGMMA(bf16, 64, 32, 32, 33, 34)
 EP_WGMMA(f16, 64, 32, 32, 33, 34)
 EP_WGMMA(bf16, 32, 16, 16, 17, 18)

@@ -150,7 +150,7 @@ decode_produce(const CUtensorMap *map_x, const CUtensorMap *map_g, const CUtenso
     tma_prefetch(map_d);
     tma_prefetch(map_h);
     /* Stages of down whose h is not asked for yet: they end before s. 1: the first tiles of h are made, 2: all are. */
-    int level = 0, from = 0;
+    int level = 0, fenced = 0, from = 0;
     waiting = 0;
     auto needs = [&](int b) { return min((b + 1) * S::chunks * BK, args.n) <= early * H ? 1 : 2; };
     auto look = [&](bool wait) {
@@ -160,7 +160,10 @@ decode_produce(const CUtensorMap *map_x, const CUtensorMap *map_g, const CUtenso
             else if (!wait)
                 return;
         }
-        asm volatile("fence.proxy.async.global;" ::: "memory");
+        if (fenced < level) { /* only where h is new: a fence waits for the loads that are on their way */
+            asm volatile("fence.proxy.async.global;" ::: "memory");
+            fenced = level;
+        }
         for (; waiting && needs(from) <= level; waiting--, from = from + 1 == stages ? 0 : from + 1) {
             int i = (s - waiting + STAGES) % STAGES;
             tma_load3(base + i * S::stage + S::w_bytes, map_h, 0, from * S::chunks, mem.full + 8 * i, L2_NORMAL);

@@ -1,8 +1,8 @@
 /* A whole gated block for 17 to 128 rows in one kernel: h = act(x g^T + bg) * (x u^T + bu), y = h d^T + bd + residual;
  * every weight is streamed once.
  *
- * Bound: weight bytes over memory bandwidth. The work is a list: tiles of H columns of h; parts of y, OUT columns by a
- * share of k each; pieces of y, where the parts of a tile are added in a fixed order. One CTA a multiprocessor takes one
+ * Bound: weight bytes over memory bandwidth. The work is a list: tiles of h, of as many columns as divide the chip best;
+ * parts of y, OUT columns by a share of k each; pieces of y, where the parts of a tile are added in a fixed order. One CTA a multiprocessor takes one
  * after the other (decode_sm90a.cuh tells why none waits for ever: what an item waits for is before it in the list, taken
  * by a CTA that runs). Two threads fill a ring through the copy engine, one with weights, one with x or h, and are ahead of
  * the products: while the last sums of h become h, the first weights of y are on their way. Stages of h and of y differ in
@@ -16,13 +16,14 @@
 
 namespace ep {
 
-enum { ROWS_GROUPS = 8, ROWS_COUNTS = 1 + ROWS_GROUPS, ROWS_QUEUE = 4 }; /* see rows_args.state */
+enum { ROWS_GROUPS = 8, ROWS_COUNTS = 1 + ROWS_GROUPS, ROWS_QUEUE = 4, ROWS_STAGES = 9 }; /* see rows_args.state */
 
 struct rows_args {
-    int m, n, k, out;          /* n: columns of h, a multiple of 8; out: columns of y */
-    int tiles, columns;        /* of h; of y: how many times OUT columns */
-    int split, pieces;         /* parts of a tile of y, no more than 8 or than stages of k; pieces it is added in */
-    int act, eager, x_rows;    /* activation's kind; rounding as op by op; rows that the copy engine brings */
+    int m, n, k, out;       /* n: columns of h, a multiple of 8; out: columns of y */
+    int tiles, columns;     /* of h; of y: how many times OUT columns */
+    int tile_h, stages;     /* columns of a tile of h, a multiple of 8, up to H; stages of the ring while h is made */
+    int split, pieces;      /* parts of a tile of y, no more than 8 or than stages of k; pieces it is added in */
+    int act, eager, x_rows; /* activation's kind; rounding as op by op; rows that the copy engine brings */
     const void *bias0, *bias1; /* of h */
     const void *bias2, *residual;
     void *h, *y;
@@ -35,12 +36,11 @@ struct rows_args {
     unsigned long long policy_w;
 };
 
-template <int XR, int H, int OUT, int STAGES, int Y_STAGES> struct rows_shape {
+template <int XR, int H, int OUT, int Y_STAGES> struct rows_shape {
     static const int wgs = XR / 64, threads = wgs == 2 ? 384 : 192; /* a whole warpgroup can give registers away */
-    static const int w_bytes = 2 * H * ROW_BYTES, x_bytes = XR * ROW_BYTES, stage = w_bytes + x_bytes;
-    static const int y_bytes = OUT * ROW_BYTES, y_stage = y_bytes + x_bytes;
-    static const int ring = STAGES * stage > Y_STAGES *y_stage ? STAGES *stage : Y_STAGES *y_stage;
-    static const int total = ring + 16 * (STAGES + Y_STAGES + ROWS_QUEUE) + 4 * ROWS_QUEUE + 16 + 1024;
+    static const int x_bytes = XR * ROW_BYTES, y_bytes = OUT * ROW_BYTES, y_stage = y_bytes + x_bytes;
+    static const int ring = Y_STAGES * y_stage;
+    static const int total = ring + 16 * (ROWS_STAGES + Y_STAGES + ROWS_QUEUE) + 4 * ROWS_QUEUE + 16 + 1024;
     static const int part = OUT * XR; /* floats */
     static_assert(H % 8 == 0 && H <= 128 && XR % 64 == 0, "what a wgmma can take");
     static_assert(total <= SHARED_LIMIT, "the ring must fit a multiprocessor's shared memory");
@@ -48,10 +48,10 @@ template <int XR, int H, int OUT, int STAGES, int Y_STAGES> struct rows_shape {
 
 /* Shared memory behind the ring: barriers of either division of it and of the queue of items, the items, and this CTA's
  * number among all that ever began. */
-template <int STAGES, int Y_STAGES> struct rows_memory {
+template <int Y_STAGES> struct rows_memory {
     uint32_t full, empty, y_full, y_empty, put, got, items, begun;
     __device__ __forceinline__ rows_memory(uint32_t at)
-        : full(at), empty(full + 8 * STAGES), y_full(empty + 8 * STAGES), y_empty(y_full + 8 * Y_STAGES),
+        : full(at), empty(full + 8 * ROWS_STAGES), y_full(empty + 8 * ROWS_STAGES), y_empty(y_full + 8 * Y_STAGES),
           put(y_empty + 8 * Y_STAGES), got(put + 8 * ROWS_QUEUE), items(got + 8 * ROWS_QUEUE),
           begun(items + 4 * ROWS_QUEUE) {}
 };
@@ -109,27 +109,29 @@ struct rows_queue {
 
 /* A place in the ring, first divided for h, then for y. Those who load begin each stage, those who multiply wait for it.
  * The first stage of y lies where the oldest of h does, and is begun when what it covers is free. */
-template <typename S, int STAGES, int Y_STAGES> struct rows_ring {
+template <typename S, int Y_STAGES> struct rows_ring {
     uint32_t base, full, empty, y_full, y_empty;
-    int s, y, shift, lap;    /* lap: stages of y begun, up to Y_STAGES */
-    uint32_t phase, y_phase; /* of what a consumer waits for */
-    __device__ __forceinline__ rows_ring(uint32_t base, const rows_memory<STAGES, Y_STAGES> &mem)
-        : base(base), full(mem.full), empty(mem.empty), y_full(mem.y_full), y_empty(mem.y_empty), s(0), y(0), shift(-1),
-          lap(0), phase(0), y_phase(0) {}
-    __device__ __forceinline__ uint32_t at() const { return base + s * S::stage; }
+    int stages, w_bytes, stage; /* of h */
+    int s, y, shift, lap;       /* lap: stages of y begun, up to Y_STAGES */
+    uint32_t phase, y_phase;    /* of what a consumer waits for */
+    __device__ __forceinline__ rows_ring(const rows_args &a, uint32_t base, const rows_memory<Y_STAGES> &mem)
+        : base(base), full(mem.full), empty(mem.empty), y_full(mem.y_full), y_empty(mem.y_empty), stages(a.stages),
+          w_bytes(2 * a.tile_h * ROW_BYTES), stage(w_bytes + S::x_bytes), s(0), y(0), shift(-1), lap(0), phase(0),
+          y_phase(0) {}
+    __device__ __forceinline__ uint32_t at() const { return base + s * stage; }
     __device__ __forceinline__ uint32_t y_at() const {
         int i = y + shift;
         return base + (i >= Y_STAGES ? i - Y_STAGES : i) * S::y_stage;
     }
     __device__ __forceinline__ void begin() const { mbar_wait(empty + 8 * s, phase ^ 1); }
     __device__ __forceinline__ void next() {
-        if (++s == STAGES) {
+        if (++s == stages) {
             s = 0;
             phase ^= 1;
         }
     }
     __device__ __forceinline__ void turn_to_y() {
-        if (shift < 0) shift = (s * S::stage + S::y_stage - 1) / S::y_stage % Y_STAGES;
+        if (shift < 0) shift = (s * stage + S::y_stage - 1) / S::y_stage % Y_STAGES;
     }
     __device__ __forceinline__ void y_begin() {
         if (lap == Y_STAGES) {
@@ -137,8 +139,8 @@ template <typename S, int STAGES, int Y_STAGES> struct rows_ring {
             return;
         }
         lap++;
-        int at = (int)(y_at() - base), to = min((at + S::y_stage - 1) / S::stage, STAGES - 1);
-        for (int i = at / S::stage; i <= to; i++) mbar_wait(empty + 8 * i, i >= s ? phase ^ 1 : phase);
+        int at = (int)(y_at() - base), to = min((at + S::y_stage - 1) / stage, stages - 1);
+        for (int i = at / stage; i <= to; i++) mbar_wait(empty + 8 * i, i >= s ? phase ^ 1 : phase);
     }
     __device__ __forceinline__ void y_next() {
         if (++y == Y_STAGES) {
@@ -160,10 +162,10 @@ struct rows_part {
 };
 
 /* The thread that takes items and loads weights; it waits for nothing but room. */
-template <typename S, int H, int OUT, int STAGES, int Y_STAGES>
+template <typename S, int OUT, int Y_STAGES>
 __device__ __forceinline__ void
 rows_load_weights(const CUtensorMap *map_g, const CUtensorMap *map_u, const CUtensorMap *map_d, const rows_args &args,
-                  rows_ring<S, STAGES, Y_STAGES> r, rows_queue queue, const rows_launch &launch) {
+                  rows_ring<S, Y_STAGES> r, rows_queue queue, const rows_launch &launch) {
     const int blocks = (args.k + BK - 1) / BK;
     int item = launch.first;
     while (item < args.tiles) {
@@ -173,9 +175,9 @@ rows_load_weights(const CUtensorMap *map_g, const CUtensorMap *map_u, const CUte
         for (int b = 0; b < blocks; b++, r.next()) {
             r.begin();
             uint32_t at = r.at(), bar = r.full + 8 * r.s;
-            mbar_expect(bar, S::w_bytes);
-            tma_load(at, map_g, b * BK, item * H, bar, args.policy_w);
-            tma_load(at + S::w_bytes / 2, map_u, b * BK, item * H, bar, args.policy_w);
+            mbar_expect(bar, r.w_bytes);
+            tma_load(at, map_g, b * BK, item * args.tile_h, bar, args.policy_w);
+            tma_load(at + r.w_bytes / 2, map_u, b * BK, item * args.tile_h, bar, args.policy_w);
             if (b == max(blocks - 2, 0)) following = launch.next();
         }
         item = following;
@@ -206,10 +208,10 @@ rows_load_weights(const CUtensorMap *map_g, const CUtensorMap *map_u, const CUte
 }
 
 /* The thread that loads x and h, when they are there. */
-template <typename S, int H, int OUT, int STAGES, int Y_STAGES>
+template <typename S, int Y_STAGES>
 __device__ __forceinline__ void rows_load_rows(const CUtensorMap *map_x, const CUtensorMap *map_h,
-                                               const rows_args &args, rows_ring<S, STAGES, Y_STAGES> r,
-                                               rows_queue queue, const rows_launch &launch) {
+                                               const rows_args &args, rows_ring<S, Y_STAGES> r, rows_queue queue,
+                                               const rows_launch &launch) {
     const int blocks = (args.k + BK - 1) / BK, y_blocks = (args.n + BK - 1) / BK, bytes = args.x_rows * ROW_BYTES;
     unsigned made = 0; /* groups of h known to be there */
     wait_previous_grid();
@@ -223,12 +225,12 @@ __device__ __forceinline__ void rows_load_rows(const CUtensorMap *map_x, const C
             for (int b = 0; b < blocks; b++, r.next()) {
                 r.begin();
                 mbar_expect(r.full + 8 * r.s, bytes);
-                tma_load(r.at() + S::w_bytes, map_x, b * BK, 0, r.full + 8 * r.s, L2_NORMAL);
+                tma_load(r.at() + r.w_bytes, map_x, b * BK, 0, r.full + 8 * r.s, L2_NORMAL);
             }
         } else if (item < launch.parts) {
             r.turn_to_y();
             rows_part part(args, item - args.tiles);
-            int group = args.tiles ? part.from * BK / H * ROWS_GROUPS / args.tiles : 0;
+            int group = args.tiles ? part.from * BK / args.tile_h * ROWS_GROUPS / args.tiles : 0;
             int there = args.tiles ? part.from : part.to; /* the first stage that the next group is needed for */
             for (int b = part.from; b < part.to; b++, r.y_next()) {
                 for (; b >= there; group++) {
@@ -239,7 +241,7 @@ __device__ __forceinline__ void rows_load_rows(const CUtensorMap *map_x, const C
                         asm volatile("fence.proxy.async.global;" ::: "memory");
                     }
                     int tile = ((group + 1) * args.tiles + ROWS_GROUPS - 1) / ROWS_GROUPS;
-                    there = tile == args.tiles ? y_blocks : tile * H / BK;
+                    there = tile == args.tiles ? y_blocks : tile * args.tile_h / BK;
                 }
                 r.y_begin();
                 mbar_expect(r.y_full + 8 * r.y, bytes);
@@ -253,6 +255,23 @@ __device__ __forceinline__ void rows_load_rows(const CUtensorMap *map_x, const C
 template <typename T, int BN>
 __device__ __forceinline__ void rows_product(float (&d)[BN / 2], uint32_t w, uint32_t x, uint32_t empty) {
     stage_product<T, BN>(d, x, w, 1);
+    wgmma_wait<0>();
+    if ((threadIdx.x & 127) == 0) mbar_arrive(empty);
+}
+
+/* The same for both halves of a tile of h. Rows of weights that the tile does not have (it may be narrower than H) are
+ * what lies behind it in the ring; their sums are not looked at. */
+template <typename T, int H>
+__device__ __forceinline__ void rows_products(float (&g)[H / 2], float (&u)[H / 2], uint32_t w, uint32_t half,
+                                              uint32_t x, uint32_t empty) {
+    uint64_t dx = wgmma_descriptor(x), dg = wgmma_descriptor(w), du = wgmma_descriptor(w + half);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < BK / 16; i++) {
+        wgmma_n<T, H>::run(g, dx + 2 * i, dg + 2 * i, 1);
+        wgmma_n<T, H>::run(u, dx + 2 * i, du + 2 * i, 1);
+    }
+    wgmma_commit();
     wgmma_wait<0>();
     if ((threadIdx.x & 127) == 0) mbar_arrive(empty);
 }
@@ -275,49 +294,67 @@ __device__ __forceinline__ void store_quad(unsigned short *row, uint32_t (&v)[4]
     if (inside) *(uint4 *)(row + 8 * (threadIdx.x & 3)) = make_uint4(v[0], v[1], v[2], v[3]);
 }
 
-__device__ __forceinline__ void store_half_quad(unsigned short *row, uint32_t (&v)[4], bool inside) {
-    quad_swap(v[0], v[1], 1);
-    if (inside) *(uint2 *)(row + 8 * (threadIdx.x & 1) + 2 * (threadIdx.x & 2)) = make_uint2(v[0], v[1]);
+/* act(g) * u of two neighbours. Which rounding is asked for is told at run time: fewer kernels, and the arithmetic is hidden. */
+template <typename T, int ACT>
+__device__ __forceinline__ uint32_t rows_pair(float g0, float g1, float u0, float u1, bool eager) {
+    uint32_t g = T::pack(g0, g1), u = T::pack(u0, u1);
+    float a0 = activate<ACT>(eager ? T::low(g) : g0), a1 = activate<ACT>(eager ? T::high(g) : g1);
+    uint32_t rounded = T::multiply(T::pack(a0, a1), u), once = T::pack(a0 * u0, a1 * u1);
+    return eager ? rounded : once;
 }
 
-template <typename T, int H, int ACT, bool EAGER>
-__device__ __forceinline__ void rows_store_h(const float (&d)[H], const rows_args &args, int tile) {
-    int lane = threadIdx.x & 31, row = (threadIdx.x >> 5) * 16 + (lane >> 2), column = tile * H + 2 * (lane & 3);
-    gemm_args e = {};
-    e.n = args.n;
-    e.bias0 = args.bias0;
-    e.bias1 = args.bias1;
-    unsigned short *at = (unsigned short *)args.h + row * args.h_row + tile * H;
+/* Columns 8 j.. of a thread's two rows. */
+template <typename T, int N, int ACT>
+__device__ __forceinline__ void rows_words(const float (&g)[N], const float (&u)[N], const rows_args &args, int j,
+                                           int column, uint32_t *lo, uint32_t *hi) {
+    float gv[4], uv[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        gv[i] = g[4 * j + i];
+        uv[i] = u[4 * j + i];
+    }
+    if (args.bias0 || args.bias1) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int c = column + 8 * j + (i & 1);
+            if (c < args.n && args.bias0) gv[i] += T::load(args.bias0, c);
+            if (c < args.n && args.bias1) uv[i] += T::load(args.bias1, c);
+        }
+    }
+    *lo = rows_pair<T, ACT>(gv[0], gv[1], uv[0], uv[1], args.eager);
+    *hi = rows_pair<T, ACT>(gv[2], gv[3], uv[2], uv[3], args.eager);
+}
+
+template <typename T, int N, int ACT>
+__device__ __forceinline__ void rows_store_h(const float (&g)[N], const float (&u)[N], const rows_args &args,
+                                             int tile) {
+    int lane = threadIdx.x & 31, row = (threadIdx.x >> 5) * 16 + (lane >> 2), from = tile * args.tile_h;
+    int width = min(args.tile_h, args.n - from), column = from + 2 * (lane & 3);
+    unsigned short *at = (unsigned short *)args.h + row * args.h_row + from;
     bool first = row < args.m, second = row + 8 < args.m;
 #pragma unroll
-    for (int j = 0; j < H / 8; j += 4) {
+    for (int j = 0; j < N / 4; j += 4) {
+        if (8 * j >= width) break;
         uint32_t lo[4] = {}, hi[4] = {};
 #pragma unroll
-        for (int i = 0; i < 4 && j + i < H / 8; i++)
-            gated_words<T, 2 * H, ACT, EAGER>(d, e, j + i, column, &lo[i], &hi[i]);
-        if (j + 4 <= H / 8) {
-            bool inside = tile * H + 8 * (j + (lane & 3)) < args.n;
-            store_quad(at + 8 * j, lo, first && inside);
-            store_quad(at + 8 * j + 8 * args.h_row, hi, second && inside);
-        } else {
-            static_assert(H / 8 % 4 == 0 || H / 8 % 4 == 2, "columns are stored 32 or 16 at a time");
-            bool inside = tile * H + 8 * (j + (lane & 1)) < args.n;
-            store_half_quad(at + 8 * j, lo, first && inside);
-            store_half_quad(at + 8 * j + 8 * args.h_row, hi, second && inside);
-        }
+        for (int i = 0; i < 4; i++)
+            if (8 * (j + i) < width) rows_words<T, N, ACT>(g, u, args, j + i, column, &lo[i], &hi[i]);
+        bool inside = 8 * (j + (lane & 3)) < width;
+        store_quad(at + 8 * j, lo, first && inside);
+        store_quad(at + 8 * j + 8 * args.h_row, hi, second && inside);
     }
 }
 
-template <typename T, int H, bool EAGER>
-__device__ __forceinline__ void rows_make_h(const float (&d)[H], const rows_args &args, int tile) {
+template <typename T, int N>
+__device__ __forceinline__ void rows_make_h(const float (&g)[N], const float (&u)[N], const rows_args &args, int tile) {
     if (args.act == ACT_GELU_TANH)
-        rows_store_h<T, H, ACT_GELU_TANH, EAGER>(d, args, tile);
+        rows_store_h<T, N, ACT_GELU_TANH>(g, u, args, tile);
     else if (args.act == ACT_GELU_ERF)
-        rows_store_h<T, H, ACT_GELU_ERF, EAGER>(d, args, tile);
+        rows_store_h<T, N, ACT_GELU_ERF>(g, u, args, tile);
     else if (args.act == ACT_SILU)
-        rows_store_h<T, H, ACT_SILU, EAGER>(d, args, tile);
+        rows_store_h<T, N, ACT_SILU>(g, u, args, tile);
     else
-        rows_store_h<T, H, ACT_RELU, EAGER>(d, args, tile);
+        rows_store_h<T, N, ACT_RELU>(g, u, args, tile);
 }
 
 /* v: of rows `row` and row + 8, columns c + 8 i and the next each. Few instructions, in a line: they are run once, and come from
@@ -394,8 +431,8 @@ __device__ __forceinline__ void rows_add(const rows_args &args, int m, int split
     rows_store_y<T, GROUPS>(args, m, v, row, column * OUT + 8 * (piece * GROUPS) + 2 * (lane & 3));
 }
 
-template <typename T, typename S, int XR, int H, int OUT, int STAGES, int Y_STAGES>
-__device__ __forceinline__ void rows_consume(const rows_args &args, rows_ring<S, STAGES, Y_STAGES> r, rows_queue queue,
+template <typename T, typename S, int XR, int H, int OUT, int Y_STAGES>
+__device__ __forceinline__ void rows_consume(const rows_args &args, rows_ring<S, Y_STAGES> r, rows_queue queue,
                                              const rows_launch &launch) {
     const int blocks = (args.k + BK - 1) / BK;
     int wg = warpgroup(), lane = threadIdx.x & 31, in_group = threadIdx.x & 127, x_at = wg * (64 * ROW_BYTES);
@@ -413,20 +450,18 @@ __device__ __forceinline__ void rows_consume(const rows_args &args, rows_ring<S,
         };
         if (item < args.tiles) {
             got();
-            float d[H];
+            float g[H / 2], u[H / 2];
 #pragma unroll
-            for (int i = 0; i < H; i++) d[i] = 0.0f;
+            for (int i = 0; i < H / 2; i++) g[i] = u[i] = 0.0f;
             for (int b = 0; b < blocks; b++, r.next()) {
                 mbar_wait(r.full + 8 * r.s, r.phase);
                 if (b == 0 && threadIdx.x == 0) EP_STAMP(1);
-                rows_product<T, 2 * H>(d, r.at(), r.at() + S::w_bytes + x_at, r.empty + 8 * r.s);
+                rows_products<T, H>(g, u, r.at(), r.w_bytes / 2, r.at() + r.w_bytes + x_at, r.empty + 8 * r.s);
             }
-            wgmma_hold(d);
+            wgmma_hold(g);
+            wgmma_hold(u);
             if (threadIdx.x == 0) EP_STAMP(2);
-            if (args.eager)
-                rows_make_h<T, H, true>(d, args, item);
-            else
-                rows_make_h<T, H, false>(d, args, item);
+            rows_make_h<T, H / 2>(g, u, args, item);
             /* What this warpgroup stored, the copy engine of every CTA will read. */
             asm volatile("fence.proxy.async.global;" ::: "memory");
             named_barrier(2 + wg, 128);
@@ -495,16 +530,16 @@ __device__ __forceinline__ void rows_consume(const rows_args &args, rows_ring<S,
     if (threadIdx.x == 0) EP_STAMP(7);
 }
 
-template <typename T, int XR, int H, int OUT, int STAGES, int Y_STAGES>
+template <typename T, int XR, int H, int OUT, int Y_STAGES>
 __device__ __forceinline__ void rows_body(const CUtensorMap *map_x, const CUtensorMap *map_g, const CUtensorMap *map_u,
                                           const CUtensorMap *map_h, const CUtensorMap *map_d, const rows_args &args) {
-    typedef rows_shape<XR, H, OUT, STAGES, Y_STAGES> S;
+    typedef rows_shape<XR, H, OUT, Y_STAGES> S;
     extern __shared__ uint8_t raw[];
     uint32_t base = (smem_u32(raw) + 1023) & ~1023u;
-    rows_memory<STAGES, Y_STAGES> mem(base + S::ring);
+    rows_memory<Y_STAGES> mem(base + S::ring);
     if (threadIdx.x == 0) {
         EP_STAMP(0);
-        for (int i = 0; i < STAGES; i++) {
+        for (int i = 0; i < ROWS_STAGES; i++) {
             mbar_init(mem.full + 8 * i, 2);
             mbar_init(mem.empty + 8 * i, S::wgs);
         }
@@ -525,17 +560,17 @@ __device__ __forceinline__ void rows_body(const CUtensorMap *map_x, const CUtens
     }
     __syncthreads();
     rows_launch launch(args, mem.begun);
-    rows_ring<S, STAGES, Y_STAGES> ring(base, mem);
+    rows_ring<S, Y_STAGES> ring(args, base, mem);
     rows_queue queue = {mem.put, mem.got, mem.items, 0, 0};
     if (warpgroup() == S::wgs) {
         if (S::wgs == 2) registers_down<56>();
         if (threadIdx.x == 128 * S::wgs)
-            rows_load_weights<S, H, OUT, STAGES, Y_STAGES>(map_g, map_u, map_d, args, ring, queue, launch);
+            rows_load_weights<S, OUT, Y_STAGES>(map_g, map_u, map_d, args, ring, queue, launch);
         else if (threadIdx.x == 128 * S::wgs + 32)
-            rows_load_rows<S, H, OUT, STAGES, Y_STAGES>(map_x, map_h, args, ring, queue, launch);
+            rows_load_rows<S, Y_STAGES>(map_x, map_h, args, ring, queue, launch);
     } else {
         if (S::wgs == 2) registers_up<224>();
-        rows_consume<T, S, XR, H, OUT, STAGES, Y_STAGES>(args, ring, queue, launch);
+        rows_consume<T, S, XR, H, OUT, Y_STAGES>(args, ring, queue, launch);
     }
 }
 
