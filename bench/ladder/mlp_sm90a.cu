@@ -8,7 +8,7 @@
         name(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap g,                             \
              const __grid_constant__ CUtensorMap u, const __grid_constant__ CUtensorMap h,                             \
              const __grid_constant__ CUtensorMap d, const ep::decode_block_args a) {                                   \
-        ep::decode_block_body<ep::bf16_type, XR, H, OUT, STAGES>(&x, &g, &u, &h, &d, a);                               \
+        ep::decode_block_body<ep::bf16_type, XR, H, OUT, STAGES, true>(&x, &g, &u, &h, &d, a);                         \
     }
 /* name, rows of x, columns of h, of y, stages */
 #define DECODE_LIST(V)                                                                                                 \

@@ -14,7 +14,7 @@ STREAM(sg128_128, 2, 128, 7, 1, true, ACT_GELU_TANH)
         name(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap g,                             \
              const __grid_constant__ CUtensorMap u, const __grid_constant__ CUtensorMap h,                             \
              const __grid_constant__ CUtensorMap d, const ep::rows_args a) {                                           \
-        ep::rows_body<ep::bf16_type, XR, H, 128, Y_STAGES>(&x, &g, &u, &h, &d, a);                                     \
+        ep::rows_body<ep::bf16_type, XR, H, 128, Y_STAGES, true>(&x, &g, &u, &h, &d, a);                               \
     }
 /* name, rows of x, columns of h at most, stages of y */
 #define ROWS_LIST(V)                                                                                                   \

@@ -336,7 +336,9 @@ static void streamed_blocks(void **state) {
                                        {EP_DTYPE_F16, 11, 2040, 8256, EP_ACT_RELU, true, true, true, false},
                                        {EP_DTYPE_BF16, 8, 4096, 7168, EP_ACT_GELU_TANH, true, true, true, false},
                                        {EP_DTYPE_BF16, 13, 4096, 7168, EP_ACT_SILU, true, true, false, false},
-                                       {EP_DTYPE_BF16, 18, 2048, 14336, EP_ACT_GELU_TANH, true, true, true, false}};
+                                       {EP_DTYPE_BF16, 18, 2048, 14336, EP_ACT_GELU_TANH, true, true, true, false},
+                                       {EP_DTYPE_BF16, 3, 2048, 16384, EP_ACT_GELU_TANH, true, false, true, false},
+                                       {EP_DTYPE_F16, 100, 2048, 16384, EP_ACT_GELU_ERF, true, false, false, false}};
     const size_t count = sizeof cases / sizeof *cases;
     for (size_t i = 0; i < count; i += getenv("EPILOGUE_TEST_SMALL") ? 2 : 1) one_block(&cases[i]);
 }
@@ -363,8 +365,8 @@ static void one_kernel_of(int64_t least, int64_t rows) {
     bool small = getenv("EPILOGUE_TEST_SMALL") != NULL;
     for (int rounding = 0; rounding < 2; rounding++) {
         ep_context *all = every_block_in_one(rounding ? EP_ROUNDING_FEWEST : EP_ROUNDING_EAGER);
-        for (int round = 0; round < (small ? 8 : 60); round++) {
-            block_case k = {.dtype = rnd(2) ? EP_DTYPE_BF16 : EP_DTYPE_F16, .gate = true, .bias = rnd(2)};
+        for (int round = 0; round < (small ? 9 : 90); round++) {
+            block_case k = {.dtype = rnd(2) ? EP_DTYPE_BF16 : EP_DTYPE_F16, .gate = round % 3 > 0, .bias = rnd(2)};
             k.m = least + (int64_t)rnd((unsigned)rows), k.act = (ep_act)(1 + round % 4), k.residual = rnd(2);
             k.dim = dims[rnd(small ? 4 : 7)], k.hidden = hiddens[rnd(small ? 5 : least > 16 ? 10 : 6)];
             while (k.m * k.dim * k.hidden > (small ? 1 << 23 : 1 << 27))

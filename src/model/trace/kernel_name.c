@@ -11,12 +11,12 @@
  * pointwise.def grows without this file. */
 static const struct {
     const char *prefix, *class_name;
-} classes[] = {{"gemm", "gemm"},       {"mm", "gemm"},        {"bmm", "gemm"},        {"addmm", "gemm"},
-               {"linear", "gemm"},     {"geglu", "gemm"},     {"swiglu", "gemm"},     {"reglu", "gemm"},
-               {"glu", "gemm"},        {"gated_mlp", "gemm"}, {"gated_gemm", "gemm"}, {"gemv", "gemm"},
-               {"sum", "reduction"},   {"mean", "reduction"}, {"amax", "reduction"},  {"softmax", "norm"},
-               {"layer_norm", "norm"}, {"rms_norm", "norm"},  {"copy", "copy"},       {"cast", "copy"},
-               {"cat", "copy"},        {"pack", "copy"},      {"transpose", "copy"}};
+} classes[] = {{"gemm", "gemm"},    {"mm", "gemm"},         {"bmm", "gemm"},        {"addmm", "gemm"},
+               {"linear", "gemm"},  {"geglu", "gemm"},      {"swiglu", "gemm"},     {"reglu", "gemm"},
+               {"glu", "gemm"},     {"gated_mlp", "gemm"},  {"gated_gemm", "gemm"}, {"gemv", "gemm"},
+               {"mlp", "gemm"},     {"sum", "reduction"},   {"mean", "reduction"},  {"amax", "reduction"},
+               {"softmax", "norm"}, {"layer_norm", "norm"}, {"rms_norm", "norm"},   {"copy", "copy"},
+               {"cast", "copy"},    {"cat", "copy"},        {"pack", "copy"},       {"transpose", "copy"}};
 
 static const char *const dtypes[] = {"f32", "bf16", "f16", "i32", "i64", "bool"};
 static const char *const isas[] = {"ref",        "portable", "avx2",   "avx512",  "avx512bf16",

@@ -153,10 +153,11 @@ typedef struct ep_backend_ops {
     void (*pack_free)(ep_backend *b, ep_packed *p);
     int64_t (*pack_bytes)(const ep_packed *p);
     ep_status (*tuned)(ep_backend *b, const ep_tuned_call *call, ep_error *err);
-    /* The kernel, by a number of the backend's, that does two such calls over m rows in one: a gated one, k -> n columns,
+    /* The kernel, by a number of the backend's, that does two such calls over m rows in one: the first, gated or not, k -> n columns,
      * and one that reads its result, n -> out. -1: there is none, or two are faster (optional). Launched by itself it starts
      * while the one before still ends, which a replay does not. */
-    int (*tuned_whole)(ep_backend *b, ep_dtype dtype, int64_t m, int64_t k, int64_t n, int64_t out, ep_act act);
+    int (*tuned_whole)(ep_backend *b, ep_dtype dtype, bool gated, int64_t m, int64_t k, int64_t n, int64_t out,
+                       ep_act act);
     /* Runs that kernel. *ran false: nothing ran, as these operands do not suit it. */
     ep_status (*tuned_pair)(ep_backend *b, int whole, const ep_tuned_call *first, const ep_tuned_call *last, bool *ran,
                             ep_error *err);

@@ -57,8 +57,9 @@ size_t ep_block_tuned_text(const ep_block *b, char *out, size_t size) {
 /* The one kernel for all of the block, or -1. */
 static int whole(const ep_block *b, int64_t rows) {
     ep_context *ctx = b->ctx;
-    if (b->kind != EP_BLOCK_GATED || !ctx->ops.tuned_whole) return -1;
-    return ctx->ops.tuned_whole(&ctx->backend, b->dtype, rows, b->dim, b->hidden, b->out, b->act);
+    if (b->kind == EP_BLOCK_LINEAR || !ctx->ops.tuned_whole) return -1;
+    return ctx->ops.tuned_whole(&ctx->backend, b->dtype, b->kind == EP_BLOCK_GATED, rows, b->dim, b->hidden, b->out,
+                                b->act);
 }
 
 ep_tuned_pair ep_block_tuned_pair(const ep_block *b, int64_t rows) {

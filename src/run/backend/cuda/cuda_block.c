@@ -1,4 +1,4 @@
-/* Gated blocks of few rows in one kernel (kernels/sm90a/decode_sm90a.cuh, rows_sm90a.cuh): gate, up, activation, down. */
+/* Blocks of few rows in one kernel (kernels/sm90a/decode_sm90a.cuh, rows_sm90a.cuh): gate, up, activation, down. */
 #include "cuda_packed.h"
 #include "cuda_select.h"
 
@@ -32,10 +32,11 @@ static int64_t state_at(int index, int64_t out) {
     return at;
 }
 
-int cuda_tuned_whole(ep_backend *b, ep_dtype dtype, int64_t m, int64_t k, int64_t n, int64_t out, ep_act act) {
+int cuda_tuned_whole(ep_backend *b, ep_dtype dtype, bool gated, int64_t m, int64_t k, int64_t n, int64_t out,
+                     ep_act act) {
     cuda_state *s = cuda_of(b);
     if (s->one_kernel == CUDA_ONE_NEVER) return -1;
-    cuda_shape shape = {m, n, k, dtype, true, act, s->major, s->sm_count, EP_ROUNDING_EAGER}; /* it has both */
+    cuda_shape shape = {m, n, k, dtype, gated, act, s->major, s->sm_count, EP_ROUNDING_EAGER}; /* it has both */
     int row = cuda_select_block(&shape, out, s->one_kernel == CUDA_ONE_ALWAYS);
     return row >= 0 && cuda_has_kernel(s, cuda_block_name(row, dtype)) ? row : -1;
 }
@@ -44,8 +45,8 @@ static bool suits(const ep_tuned_call *first, const ep_tuned_call *last) {
     const ep_packed *w = first->weights, *d = last->weights;
     bool adjacent = (!first->bias0 || first->bias0_stride == 1) && (!first->bias1 || first->bias1_stride == 1) &&
                     (!last->bias0 || last->bias0_stride == 1);
-    return adjacent && w->w[1] && !d->w[1] && d->k == w->n && last->act == EP_ACT_NONE && !first->residual &&
-           !first->hook && !first->more_count && !last->more_count &&
+    return adjacent && !d->w[1] && d->k == w->n && last->act == EP_ACT_NONE && !first->residual && !first->hook &&
+           !first->more_count && !last->more_count &&
            cuda_fits_copy_engine(first->x, first->m, w->k, first->x_row, first->x_col);
 }
 
@@ -92,7 +93,8 @@ static ep_status find_maps(cuda_state *s, const ep_tuned_call *first, const ep_t
     int64_t m = first->m;
     EP_TRY(cuda_find_map(s, w, first->x, m, w->k, first->x_row, rows, 0, &o->x, err));
     EP_TRY(cuda_find_map(s, w, w->w[0], w->n, w->k, w->row[0], tile, 0, &o->g, err));
-    EP_TRY(cuda_find_map(s, w, w->w[1], w->n, w->k, w->row[1], tile, 0, &o->u, err));
+    o->u = o->g; /* without a gate not looked at */
+    if (row->gated) EP_TRY(cuda_find_map(s, w, w->w[1], w->n, w->k, w->row[1], tile, 0, &o->u, err));
     EP_TRY(cuda_find_map(s, d, last->x, m, w->n, last->x_row, rows, chunks, &o->h, err));
     return cuda_find_map(s, d, d->w[0], d->n, d->k, d->row[0], (unsigned)row->y, chunks, &o->y, err);
 }
@@ -109,7 +111,7 @@ static ep_status run_decode_block(cuda_state *s, const ep_tuned_call *first, con
                            .n = (int)w->n,
                            .k = (int)w->k,
                            .out = (int)d->n,
-                           .tiles = (int)((w->n + row->h - 1) / row->h),
+                           .tiles = (int)cuda_block_tiles(row, w->n, row->h),
                            .out_tiles = (int)((d->n + row->y - 1) / row->y),
                            .act = (int)first->act,
                            .eager = first->rounding != EP_ROUNDING_FEWEST,
@@ -142,7 +144,7 @@ static ep_status run_rows_block(cuda_state *s, const ep_tuned_call *first, const
                    .n = (int)w->n,
                    .k = (int)w->k,
                    .out = (int)d->n,
-                   .tiles = (int)((w->n + tile - 1) / tile),
+                   .tiles = (int)cuda_block_tiles(row, w->n, tile),
                    .columns = (int)cuda_block_columns(row, d->n),
                    .tile_h = tile,
                    .stages = cuda_block_stages(row, tile),
@@ -177,7 +179,7 @@ ep_status cuda_tuned_pair(ep_backend *b, int whole, const ep_tuned_call *first, 
     /* A capture cannot wait for the counts, and the room for parts must outlive it. */
     if (s->capture && (!w->made || (row->parts && !s->parts))) return EP_OK;
     EP_TRY(cuda_enter(s, err));
-    int64_t m = first->m, out = last->weights->n;
+    int64_t m = first->m, out = last->weights->n, first_k = (row->gated ? 2 : 1) * w->k;
     EP_TRY(open_counts(s, w, out, err));
     if (w->made->bytes < count_bytes(out)) return EP_OK; /* made for another second product */
     cuda_launch l = {.name = cuda_block_name(whole, w->dtype),
@@ -185,8 +187,8 @@ ep_status cuda_tuned_pair(ep_backend *b, int whole, const ep_tuned_call *first, 
                      .block = (unsigned)cuda_block_threads(row),
                      .shared_bytes = (unsigned)cuda_block_shared(row),
                      .programmatic = true,
-                     .flops = 2 * m * w->n * (2 * w->k + out),
-                     .bytes_read = 2 * (w->n * (2 * w->k + out) + m * (w->k + w->n) + (last->residual ? m * out : 0)),
+                     .flops = 2 * m * w->n * (first_k + out),
+                     .bytes_read = 2 * (w->n * (first_k + out) + m * (w->k + w->n) + (last->residual ? m * out : 0)),
                      .bytes_written = 2 * m * (w->n + out)};
     EP_TRY((row->parts ? run_rows_block : run_decode_block)(s, first, last, whole, &l, err));
     *ran = true;

@@ -42,12 +42,12 @@ static cuda_shape shape_of(const list *l, bool gated) {
 
 static void add_blocks(list *l) {
     static const char *const takes[] = {
-#define EP_CUDA_BLOCK(form, rows, h, y, stages, y_stages) "a whole gated block of up to " #rows " rows",
+#define EP_CUDA_BLOCK(form, what, rows, h, y, stages, y_stages) "a whole " #what " of up to " #rows " rows",
 #include "cuda_blocks.def"
 #undef EP_CUDA_BLOCK
     };
     static const char *const tiles[] = {
-#define EP_CUDA_BLOCK(form, rows, h, y, stages, y_stages) #form "_sm90a_m" #rows "h" #h "y" #y,
+#define EP_CUDA_BLOCK(form, what, rows, h, y, stages, y_stages) #form "_sm90a_m" #rows "h" #h "y" #y,
 #include "cuda_blocks.def"
 #undef EP_CUDA_BLOCK
     };

@@ -102,20 +102,23 @@ const char *cuda_select_reason(const cuda_shape *s, int row) {
 /* From 5 rows on the library streams a plain product's weights faster than ours; only where they are few, an activation or a
  * residual of its own pass outweighs that up to 16 rows. Up to 4 rows ours is ahead unless there are many columns. (H200, us: 8 x
  * 4096 -> 14336 31 for 38, 16 x 2048 -> 16384 19 for 31, 64 x 4096 -> 4096 11.1 for 13.6, 1 x 4096 -> 4096 11.6 for 9.1, 1 x 4096 ->
- * 14336 31.6 for 34.1; mlp 32 x 4096 -> 16384 75 for 89, 16 x 768 -> 3072 12.8 for 11.1.) Many rows are its own where nothing
- * follows the sums. */
+ * 14336 31.6 for 34.1; mlp 32 x 4096 -> 16384 75 for 89, 16 x 768 -> 3072 12.8 for 11.1.) Of many rows
+ * it has those where nothing follows the sums, and all whose activation a short k does not hide (8192 x 768 -> 3072 -> 768 136 for
+ * 167 to 187, 256 x 4096 -> 16384 114 for 130, 4096 x 4096 -> 16384 1704 for 1687). */
 bool cuda_select_library(const cuda_shape *s, int row, bool residual) {
     if (row < 0) return true;
     bool more = s->act != EP_ACT_NONE || residual;
     if (s->gated) return false;
-    if (s->m <= 4) return !more && s->n > 8192;
+    if (s->m <= 4) return !more && s->n >= 8192;
     if (s->m <= 16) return !more || 2 * s->n * s->k > (int64_t)16 << 20;
-    return s->m <= 128 || !more;
+    bool shown = s->act != EP_ACT_NONE && (s->m < 2048 || s->k < 2048);
+    return s->m <= 128 || !more || shown;
 }
 
-enum { FORM_decode = false, FORM_rows = true };
+enum { FORM_decode = false, FORM_rows = true, WHAT_mlp = false, WHAT_gated_mlp = true };
 const cuda_block_row cuda_block_rows[] = {
-#define EP_CUDA_BLOCK(form, rows, h, y, stages, y_stages) {FORM_##form, rows, h, y, stages, y_stages},
+#define EP_CUDA_BLOCK(form, what, rows, h, y, stages, y_stages)                                                        \
+    {FORM_##form, WHAT_##what, rows, h, y, stages, y_stages},
 #include "cuda_blocks.def"
 #undef EP_CUDA_BLOCK
 };
@@ -123,9 +126,9 @@ enum { BLOCKS = sizeof cuda_block_rows / sizeof *cuda_block_rows };
 const size_t cuda_block_row_count = BLOCKS;
 
 static const char *const block_names[BLOCKS][2] = {
-#define EP_CUDA_BLOCK(form, rows, h, y, stages, y_stages)                                                              \
-    {"ep_bf16_gated_mlp_" #form "_sm90a_m" #rows "h" #h "y" #y,                                                        \
-     "ep_f16_gated_mlp_" #form "_sm90a_m" #rows "h" #h "y" #y},
+#define EP_CUDA_BLOCK(form, what, rows, h, y, stages, y_stages)                                                        \
+    {"ep_bf16_" #what "_" #form "_sm90a_m" #rows "h" #h "y" #y,                                                        \
+     "ep_f16_" #what "_" #form "_sm90a_m" #rows "h" #h "y" #y},
 #include "cuda_blocks.def"
 #undef EP_CUDA_BLOCK
 };
@@ -171,10 +174,18 @@ static int64_t rounds(int64_t tiles, int64_t sm_count) {
 
 /* As many as leave the busiest multiprocessor the fewest columns; of those the most, as each tile reads x. */
 int cuda_block_tile(const cuda_block_row *r, int64_t n, int sm_count) {
-    int best = r->h;
-    for (int h = r->h - 8; r->parts && h >= 64; h -= 8)
-        if (rounds((n + h - 1) / h, sm_count) * h < rounds((n + best - 1) / best, sm_count) * best) best = h;
+    int best = r->h, both = r->gated ? 1 : 2;
+    for (int h = r->h - 8; r->parts && h >= 64; h -= 8) {
+        int64_t wide = both * best, narrow = both * h;
+        if (rounds((n + narrow - 1) / narrow, sm_count) * narrow < rounds((n + wide - 1) / wide, sm_count) * wide)
+            best = h;
+    }
     return best;
+}
+
+int64_t cuda_block_tiles(const cuda_block_row *r, int64_t n, int tile) {
+    int64_t width = r->gated ? tile : 2 * tile;
+    return (n + width - 1) / width;
 }
 
 /* As many as bring the busiest multiprocessor to its end first; each part costs a hundredth, as it is written and read. */
@@ -190,11 +201,6 @@ int cuda_block_split(const cuda_block_row *r, int64_t n, int64_t out, int sm_cou
     return best;
 }
 
-/* Columns that the chip passes while it makes n in tiles: all multiprocessors take as many as the busiest. */
-static int64_t passed(int64_t n, int64_t tile, int64_t sm_count) {
-    return rounds((n + tile - 1) / tile, sm_count) * sm_count * tile;
-}
-
 /* The fewest rows that a row is made for. */
 static int block_least(const cuda_block_row *r) {
     return r->rows > 64 ? 65 : r->rows > 16 ? 17 : r->rows > 8 ? 9 : 1;
@@ -203,7 +209,8 @@ static int block_least(const cuda_block_row *r) {
 static const char *block_passed_over(const cuda_shape *s, int64_t out, const cuda_block_row *r) {
     if (s->dtype != EP_DTYPE_BF16 && s->dtype != EP_DTYPE_F16) return "only bf16 and f16";
     if (s->major != 9) return "compiled for another chip";
-    if (s->act == EP_ACT_NONE) return "gated blocks have an activation";
+    if (r->gated != s->gated) return r->gated ? "for gated blocks" : "for blocks without a gate";
+    if (s->act == EP_ACT_NONE) return "one kernel has an activation in the middle";
     if (s->m > r->rows) return "more rows than it takes";
     if (s->m < block_least(r) && s->m > 0) return "another is made for so few rows";
     if (s->k % 8) return "the columns of x are no multiple of 8";
@@ -219,7 +226,8 @@ static const char *block_passed_over(const cuda_shape *s, int64_t out, const cud
 static int64_t block_cost(const cuda_shape *s, int64_t out, const cuda_block_row *r) {
     int split = cuda_block_split(r, s->n, out, s->sm_count), tile = cuda_block_tile(r, s->n, s->sm_count);
     int64_t y = rounds(cuda_block_columns(r, out) * split, s->sm_count) * s->sm_count * r->y;
-    return 4 * s->k * passed(s->n, tile, s->sm_count) + 2 * s->n * y / split + (s->n + tile - 1) / tile;
+    int64_t tiles = cuda_block_tiles(r, s->n, tile);
+    return 4 * s->k * rounds(tiles, s->sm_count) * s->sm_count * tile + 2 * s->n * y / split + tiles;
 }
 
 static int cheapest_block(const cuda_shape *s, int64_t out) {
@@ -238,7 +246,7 @@ static int cheapest_block(const cuda_shape *s, int64_t out) {
  * the L2, also where its tiles leave a quarter of the multiprocessors idle, since the others take nearly all that memory gives (99
  * for 106 at 128 x 4096 -> 14336, 81 for 85 at 128 x 4096 -> 11008, 124 for 132 at 128 x 3584 -> 18944). */
 static bool block_faster(const cuda_shape *s, int64_t out, int row, bool always) {
-    int64_t bytes = 2 * s->n * (2 * s->k + out);
+    int64_t bytes = 2 * s->n * ((s->gated ? 2 : 1) * s->k + out);
     if (always) return true;
     if (!cuda_block_rows[row].parts) return s->m > 4 || bytes >= (int64_t)8 << 20;
     return bytes >= (int64_t)(s->m > 64 ? 64 : 48) << 20;

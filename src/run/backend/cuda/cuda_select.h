@@ -36,15 +36,16 @@ bool cuda_select_library(const cuda_shape *shape, int row, bool residual);
 /* The symbol of a row for dtype, act and rounding; static text. */
 const char *cuda_gemm_name(int row, ep_dtype dtype, ep_act act, ep_rounding rounding);
 
-/* Whole gated blocks in one kernel (cuda_blocks.def). */
+/* Whole blocks in one kernel (cuda_blocks.def). */
 typedef struct cuda_block_row {
     bool parts;                       /* k of the result in parts (rows_sm90a.cuh); else whole (decode_sm90a.cuh) */
+    bool gated;                       /* else tiles have twice as many hidden columns */
     int rows, h, y, stages, y_stages; /* with parts: h at most, and stages as cuda_block_stages says */
 } cuda_block_row;
 extern const cuda_block_row cuda_block_rows[];
 extern const size_t cuda_block_row_count;
 
-/* The row for a gated product of this shape and a second one with `out` columns; -1: two kernels are as fast, or the only way.
+/* The row for a product of this shape and a second one with `out` columns; -1: two kernels are as fast, or the only way.
  * always: also where two are as fast. */
 int cuda_select_block(const cuda_shape *shape, int64_t out, bool always);
 /* Why a row is not the one that cuda_select_block gives; static text. */
@@ -53,6 +54,7 @@ const char *cuda_block_reason(const cuda_shape *shape, int64_t out, bool always,
 const char *cuda_block_name(int row, ep_dtype dtype);
 /* How many of n hidden columns a tile has, and stages of the ring while they are made. */
 int cuda_block_tile(const cuda_block_row *row, int64_t n, int sm_count);
+int64_t cuda_block_tiles(const cuda_block_row *row, int64_t n, int tile);
 int cuda_block_stages(const cuda_block_row *row, int tile);
 /* In how many parts each tile of the result has its k, and how many tiles there are. */
 int cuda_block_split(const cuda_block_row *row, int64_t n, int64_t out, int sm_count);

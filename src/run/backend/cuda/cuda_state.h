@@ -128,7 +128,8 @@ void cuda_pack_free(ep_backend *b, ep_packed *p);
 int64_t cuda_pack_bytes(const ep_packed *p);
 ep_status cuda_tuned(ep_backend *b, const ep_tuned_call *call, ep_error *err);
 /* cuda_block.c */
-int cuda_tuned_whole(ep_backend *b, ep_dtype dtype, int64_t m, int64_t k, int64_t n, int64_t out, ep_act act);
+int cuda_tuned_whole(ep_backend *b, ep_dtype dtype, bool gated, int64_t m, int64_t k, int64_t n, int64_t out,
+                     ep_act act);
 ep_status cuda_tuned_pair(ep_backend *b, int whole, const ep_tuned_call *first, const ep_tuned_call *last, bool *ran,
                           ep_error *err);
 

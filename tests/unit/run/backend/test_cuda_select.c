@@ -183,10 +183,12 @@ static void roundings(void **state) {
         assert_int_equal(cuda_select_library(&s, cuda_select(&s), false), few[i].plain);
         assert_int_equal(cuda_select_library(&s, cuda_select(&s), true), few[i].more);
         s.act = EP_ACT_SILU;
-        assert_int_equal(cuda_select_library(&s, cuda_select(&s), false), few[i].more);
+        assert_int_equal(cuda_select_library(&s, cuda_select(&s), false), few[i].more || few[i].m > 128);
     }
     cuda_shape up = {8192, 3072, 768, EP_DTYPE_BF16, false, EP_ACT_GELU_TANH, 9, 132, EP_ROUNDING_EAGER};
     assert_string_equal(cuda_gemm_rows[cuda_select(&up)].form, "sm90a_t128x192c2");
+    assert_true(cuda_select_library(&up, cuda_select(&up), false));
+    up.k = 4096;
     assert_false(cuda_select_library(&up, cuda_select(&up), false));
 }
 
@@ -212,6 +214,34 @@ static void splits(void **state) {
     }
 }
 
+/* The same without a gate: the kernels' own tiles are as wide as both halves. */
+static void blocks_without_gate(void **state) {
+    (void)state;
+    static const struct {
+        int64_t m, dim, hidden;
+        const char *name;
+    } all[] = {{1, 4096, 16384, "ep_f16_mlp_decode_sm90a_m8h64y16"},
+               {16, 768, 3072, "ep_f16_mlp_decode_sm90a_m16h64y16"},
+               {32, 4096, 16384, "ep_f16_mlp_rows_sm90a_m64h128y128"},
+               {128, 4096, 16384, "ep_f16_mlp_rows_sm90a_m128h96y128"}, /* 128 columns each */
+               {128, 768, 3072, NULL},
+               {129, 4096, 16384, NULL}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        cuda_shape s = {all[i].m, all[i].hidden, all[i].dim,       EP_DTYPE_F16, false, EP_ACT_SILU,
+                        9,        132,           EP_ROUNDING_EAGER};
+        int row = cuda_select_block(&s, all[i].dim, false);
+        if (!all[i].name) {
+            assert_int_equal(row, -1);
+            continue;
+        }
+        assert_true(row >= 0);
+        assert_string_equal(cuda_block_name(row, s.dtype), all[i].name);
+        int tile = cuda_block_tile(&cuda_block_rows[row], s.n, 132);
+        int64_t tiles = cuda_block_tiles(&cuda_block_rows[row], s.n, tile);
+        assert_true(tiles * 2 * tile >= s.n && (tiles - 1) * 2 * tile < s.n);
+    }
+}
+
 /* Tiles of hidden columns that leave the busiest of 132 multiprocessors the fewest, in stages that fit the ring. */
 static void tiles(void **state) {
     (void)state;
@@ -225,7 +255,7 @@ static void tiles(void **state) {
         int found = 0;
         for (size_t k = 0; k < cuda_block_row_count; k++) {
             const cuda_block_row *r = &cuda_block_rows[k];
-            if (!r->parts || r->rows != all[i].rows || r->h != all[i].h) continue;
+            if (!r->parts || !r->gated || r->rows != all[i].rows || r->h != all[i].h) continue;
             assert_int_equal(cuda_block_tile(r, all[i].n, 132), all[i].tile);
             found++;
         }
@@ -248,8 +278,12 @@ static void tiles(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(machines),  cmocka_unit_test(never_against_a_reason),
-                                       cmocka_unit_test(roundings), cmocka_unit_test(blocks),
-                                       cmocka_unit_test(splits),    cmocka_unit_test(tiles)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(machines),
+                                       cmocka_unit_test(never_against_a_reason),
+                                       cmocka_unit_test(roundings),
+                                       cmocka_unit_test(blocks),
+                                       cmocka_unit_test(splits),
+                                       cmocka_unit_test(tiles),
+                                       cmocka_unit_test(blocks_without_gate)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* A whole gated block for up to 16 rows in one kernel: h = act(x g^T + bg) * (x u^T + bu), y = h d^T + bd + residual;
- * every weight is streamed once.
+/* A whole block for up to 16 rows in one kernel: h = act(x g^T + bg) * (x u^T + bu), or not gated: h = act(x g^T + bg), then
+ * y = h d^T + bd + residual; every weight is streamed once.
  *
  * Bound: weight bytes over memory bandwidth. The work is a list of tiles: H columns of h each, then OUT columns of y. One
  * CTA a multiprocessor takes tile after tile from the list. One thread fills a ring through the copy engine. Tiles of h go
@@ -97,11 +97,12 @@ struct decode_launch {
     __device__ __forceinline__ int next() const { return (int)take(taken) - base; }
 };
 
-template <typename S, int XR, int H, int OUT, int STAGES>
+template <typename S, int XR, int H, int OUT, int STAGES, bool GATED>
 __device__ __forceinline__ void
 decode_produce(const CUtensorMap *map_x, const CUtensorMap *map_g, const CUtensorMap *map_u, const CUtensorMap *map_h,
                const CUtensorMap *map_d, const decode_block_args &args, uint32_t base, decode_memory<STAGES> mem) {
     const int blocks = (args.k + BK - 1) / BK, stages = (args.n / BK + S::chunks - 1) / S::chunks;
+    constexpr int WIDTH = GATED ? H : 2 * H; /* columns of h in a tile: without a gate u's weights are its next */
     const int all = args.tiles + args.out_tiles, early = min(args.tiles, (int)gridDim.x);
     decode_launch launch(args, mem.begun);
     int s = 0, waiting = 0; /* stages whose rows are not asked for yet */
@@ -135,8 +136,11 @@ decode_produce(const CUtensorMap *map_x, const CUtensorMap *map_g, const CUtenso
             begin(tile, S::first + XR * ROW_BYTES);
             if (b == max(blocks - 2, 0)) following = launch.next();
             uint32_t at = base + s * S::stage, bar = mem.full + 8 * s;
-            tma_load(at, map_g, b * BK, tile * H, bar, args.policy_w);
-            tma_load(at + S::first / 2, map_u, b * BK, tile * H, bar, args.policy_w);
+            tma_load(at, map_g, b * BK, tile * WIDTH, bar, args.policy_w);
+            if (GATED)
+                tma_load(at + S::first / 2, map_u, b * BK, tile * WIDTH, bar, args.policy_w);
+            else
+                tma_load(at + S::first / 2, map_g, b * BK, tile * WIDTH + H, bar, args.policy_w);
             if (ready)
                 load_x(s, b);
             else
@@ -152,7 +156,7 @@ decode_produce(const CUtensorMap *map_x, const CUtensorMap *map_g, const CUtenso
     /* Stages of down whose h is not asked for yet: they end before s. 1: the first tiles of h are made, 2: all are. */
     int level = 0, fenced = 0, from = 0;
     waiting = 0;
-    auto needs = [&](int b) { return min((b + 1) * S::chunks * BK, args.n) <= early * H ? 1 : 2; };
+    auto needs = [&](int b) { return min((b + 1) * S::chunks * BK, args.n) <= early * WIDTH ? 1 : 2; };
     auto look = [&](bool wait) {
         while (level < needs(from)) {
             if (load_acquire(launch.made + level) >= (launch.turn + 1) * (level ? args.tiles - early : early))
@@ -237,20 +241,26 @@ __device__ __forceinline__ void decode_stage(float (&d)[OUT / 16][XR / 8][4], ui
     }
 }
 
+template <typename T> __device__ __forceinline__ float decode_act(int act, bool eager, float v) {
+    if (eager) v = T::round(v);
+    return act == ACT_GELU_TANH  ? activate<ACT_GELU_TANH>(v)
+           : act == ACT_GELU_ERF ? activate<ACT_GELU_ERF>(v)
+           : act == ACT_SILU     ? activate<ACT_SILU>(v)
+                                 : activate<ACT_RELU>(v);
+}
+
 template <typename T> __device__ __forceinline__ float decode_gated(int act, bool eager, float g, float u) {
-    if (eager) {
-        g = T::round(g);
-        u = T::round(u);
-    }
-    float a = act == ACT_GELU_TANH  ? activate<ACT_GELU_TANH>(g)
-              : act == ACT_GELU_ERF ? activate<ACT_GELU_ERF>(g)
-              : act == ACT_SILU     ? activate<ACT_SILU>(g)
-                                    : activate<ACT_RELU>(g);
-    return (eager ? T::round(a) : a) * u;
+    float a = decode_act<T>(act, eager, g);
+    return eager ? T::round(a) * T::round(u) : a * u;
+}
+
+template <typename T>
+__device__ __forceinline__ void decode_store_h(const decode_block_args &args, int r, int c, float v) {
+    ((unsigned short *)args.h)[r * args.h_row + c] = (unsigned short)T::pack(v, 0.0f);
 }
 
 /* A warpgroup's tile of h. */
-template <typename T, typename S, int XR, int H, int STAGES>
+template <typename T, typename S, int XR, int H, int STAGES, bool GATED>
 __device__ __forceinline__ void decode_tile(const decode_block_args &args, decode_place<STAGES> &p, uint32_t base,
                                             int blocks, int tile, unsigned long long *made) {
     float g[XR / 2], u[XR / 2];
@@ -279,13 +289,19 @@ __device__ __forceinline__ void decode_tile(const decode_block_args &args, decod
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
 #pragma unroll
     for (int i = 0; i < XR / 2; i++) {
-        int at = warp * 16 + (lane >> 2) + 8 * (i >> 1 & 1), c = tile * H + at;
+        int at = warp * 16 + (lane >> 2) + 8 * (i >> 1 & 1), c = tile * (GATED ? H : 2 * H) + at;
         int r = 8 * (i >> 2) + 2 * (lane & 3) + (i & 1);
         if (at >= H || c >= args.n || r >= args.m) continue;
         float gv = args.bias0 ? g[i] + T::load(args.bias0, c) : g[i];
-        float uv = args.bias1 ? u[i] + T::load(args.bias1, c) : u[i];
-        float v = decode_gated<T>(args.act, args.eager, gv, uv);
-        ((unsigned short *)args.h)[r * args.h_row + c] = (unsigned short)T::pack(v, 0.0f);
+        if (GATED) {
+            float uv = args.bias1 ? u[i] + T::load(args.bias1, c) : u[i];
+            decode_store_h<T>(args, r, c, decode_gated<T>(args.act, args.eager, gv, uv));
+        } else {
+            decode_store_h<T>(args, r, c, decode_act<T>(args.act, args.eager, gv));
+            if (c + H >= args.n) continue;
+            float next = args.bias0 ? u[i] + T::load(args.bias0, c + H) : u[i];
+            decode_store_h<T>(args, r, c + H, decode_act<T>(args.act, args.eager, next));
+        }
     }
     /* What this warpgroup stored, the copy engine of every CTA will read. */
     int wg = threadIdx.x >> 7;
@@ -327,7 +343,7 @@ __device__ __forceinline__ void decode_store(const decode_block_args &args, uint
     }
 }
 
-template <typename T, int XR, int H, int OUT, int STAGES>
+template <typename T, int XR, int H, int OUT, int STAGES, bool GATED>
 __device__ __forceinline__ void decode_block_body(const CUtensorMap *map_x, const CUtensorMap *map_g,
                                                   const CUtensorMap *map_u, const CUtensorMap *map_h,
                                                   const CUtensorMap *map_d, const decode_block_args &args) {
@@ -344,14 +360,14 @@ __device__ __forceinline__ void decode_block_body(const CUtensorMap *map_x, cons
         fence_barrier_init();
     } else if (threadIdx.x == 32 * DECODE_WARPS) { /* before the next launch may start: it takes the numbers after */
         tma_prefetch(map_g);
-        tma_prefetch(map_u);
+        if (GATED) tma_prefetch(map_u);
         tma_prefetch(map_x);
         asm volatile("st.shared.u64 [%0], %1;" ::"r"(mem.begun), "l"(take(args.state)) : "memory");
     }
     __syncthreads();
     if (threadIdx.x >= 32 * DECODE_WARPS) {
         if (threadIdx.x == 32 * DECODE_WARPS)
-            decode_produce<S, XR, H, OUT, STAGES>(map_x, map_g, map_u, map_h, map_d, args, base, mem);
+            decode_produce<S, XR, H, OUT, STAGES, GATED>(map_x, map_g, map_u, map_h, map_d, args, base, mem);
         return;
     }
     int wg = threadIdx.x >> 7, lane = threadIdx.x & 31, warp = threadIdx.x >> 5, turn = 0;
@@ -367,7 +383,7 @@ __device__ __forceinline__ void decode_block_body(const CUtensorMap *map_x, cons
         if (tile < 0) break;
         if (tile < args.tiles) {
             if (turn == wg)
-                decode_tile<T, S, XR, H, STAGES>(args, p, base, blocks, tile, launch.made);
+                decode_tile<T, S, XR, H, STAGES, GATED>(args, p, base, blocks, tile, launch.made);
             else
                 for (int b = 0; b < blocks; b++, p.next()) {
                     p.wait();

@@ -1,5 +1,5 @@
-/* A whole gated block for 17 to 128 rows in one kernel: h = act(x g^T + bg) * (x u^T + bu), y = h d^T + bd + residual;
- * every weight is streamed once.
+/* A whole block for 17 to 128 rows in one kernel: h = act(x g^T + bg) * (x u^T + bu), or not gated: h = act(x g^T + bg), then
+ * y = h d^T + bd + residual; every weight is streamed once.
  *
  * Bound: weight bytes over memory bandwidth. The work is a list: tiles of h, of as many columns as divide the chip best;
  * parts of y, OUT columns by a share of k each; pieces of y, where the parts of a tile are added in a fixed order. One CTA a multiprocessor takes one
@@ -19,11 +19,11 @@ namespace ep {
 enum { ROWS_GROUPS = 8, ROWS_COUNTS = 1 + ROWS_GROUPS, ROWS_QUEUE = 4, ROWS_STAGES = 9 }; /* see rows_args.state */
 
 struct rows_args {
-    int m, n, k, out;       /* n: columns of h, a multiple of 8; out: columns of y */
-    int tiles, columns;     /* of h; of y: how many times OUT columns */
-    int tile_h, stages;     /* columns of a tile of h, a multiple of 8, up to H; stages of the ring while h is made */
-    int split, pieces;      /* parts of a tile of y, no more than 8 or than stages of k; pieces it is added in */
-    int act, eager, x_rows; /* activation's kind; rounding as op by op; rows that the copy engine brings */
+    int m, n, k, out;   /* n: columns of h, a multiple of 8; out: columns of y */
+    int tiles, columns; /* of h; of y: how many times OUT columns */
+    int tile_h, stages; /* columns of a tile of h, a multiple of 8, up to H, and not gated half of them; stages of h */
+    int split, pieces;  /* parts of a tile of y, no more than 8 or than stages of k; pieces it is added in */
+    int act, eager, x_rows;    /* activation's kind; rounding as op by op; rows that the copy engine brings */
     const void *bias0, *bias1; /* of h */
     const void *bias2, *residual;
     void *h, *y;
@@ -150,6 +150,11 @@ template <typename S, int Y_STAGES> struct rows_ring {
     }
 };
 
+/* Columns of h that a tile makes: without a gate what would be u's weights are its next columns. */
+template <bool GATED> __device__ __forceinline__ int rows_width(const rows_args &a) {
+    return GATED ? a.tile_h : 2 * a.tile_h;
+}
+
 /* The k of part `at` of y, in stages; its tile of columns. */
 struct rows_part {
     int column, from, to;
@@ -162,7 +167,7 @@ struct rows_part {
 };
 
 /* The thread that takes items and loads weights; it waits for nothing but room. */
-template <typename S, int OUT, int Y_STAGES>
+template <typename S, int OUT, int Y_STAGES, bool GATED>
 __device__ __forceinline__ void
 rows_load_weights(const CUtensorMap *map_g, const CUtensorMap *map_u, const CUtensorMap *map_d, const rows_args &args,
                   rows_ring<S, Y_STAGES> r, rows_queue queue, const rows_launch &launch) {
@@ -176,8 +181,12 @@ rows_load_weights(const CUtensorMap *map_g, const CUtensorMap *map_u, const CUte
             r.begin();
             uint32_t at = r.at(), bar = r.full + 8 * r.s;
             mbar_expect(bar, r.w_bytes);
-            tma_load(at, map_g, b * BK, item * args.tile_h, bar, args.policy_w);
-            tma_load(at + r.w_bytes / 2, map_u, b * BK, item * args.tile_h, bar, args.policy_w);
+            int column = item * rows_width<GATED>(args);
+            tma_load(at, map_g, b * BK, column, bar, args.policy_w);
+            if (GATED)
+                tma_load(at + r.w_bytes / 2, map_u, b * BK, column, bar, args.policy_w);
+            else
+                tma_load(at + r.w_bytes / 2, map_g, b * BK, column + args.tile_h, bar, args.policy_w);
             if (b == max(blocks - 2, 0)) following = launch.next();
         }
         item = following;
@@ -208,11 +217,12 @@ rows_load_weights(const CUtensorMap *map_g, const CUtensorMap *map_u, const CUte
 }
 
 /* The thread that loads x and h, when they are there. */
-template <typename S, int Y_STAGES>
+template <typename S, int Y_STAGES, bool GATED>
 __device__ __forceinline__ void rows_load_rows(const CUtensorMap *map_x, const CUtensorMap *map_h,
                                                const rows_args &args, rows_ring<S, Y_STAGES> r, rows_queue queue,
                                                const rows_launch &launch) {
     const int blocks = (args.k + BK - 1) / BK, y_blocks = (args.n + BK - 1) / BK, bytes = args.x_rows * ROW_BYTES;
+    const int width = rows_width<GATED>(args);
     unsigned made = 0; /* groups of h known to be there */
     wait_previous_grid();
     launch_next_grid(); /* so two launches run at once at most: they count apart */
@@ -230,7 +240,7 @@ __device__ __forceinline__ void rows_load_rows(const CUtensorMap *map_x, const C
         } else if (item < launch.parts) {
             r.turn_to_y();
             rows_part part(args, item - args.tiles);
-            int group = args.tiles ? part.from * BK / args.tile_h * ROWS_GROUPS / args.tiles : 0;
+            int group = args.tiles ? part.from * BK / width * ROWS_GROUPS / args.tiles : 0;
             int there = args.tiles ? part.from : part.to; /* the first stage that the next group is needed for */
             for (int b = part.from; b < part.to; b++, r.y_next()) {
                 for (; b >= there; group++) {
@@ -241,7 +251,7 @@ __device__ __forceinline__ void rows_load_rows(const CUtensorMap *map_x, const C
                         asm volatile("fence.proxy.async.global;" ::: "memory");
                     }
                     int tile = ((group + 1) * args.tiles + ROWS_GROUPS - 1) / ROWS_GROUPS;
-                    there = tile == args.tiles ? y_blocks : tile * args.tile_h / BK;
+                    there = tile == args.tiles ? y_blocks : tile * width / BK;
                 }
                 r.y_begin();
                 mbar_expect(r.y_full + 8 * r.y, bytes);
@@ -325,10 +335,28 @@ __device__ __forceinline__ void rows_words(const float (&g)[N], const float (&u)
     *hi = rows_pair<T, ACT>(gv[2], gv[3], uv[2], uv[3], args.eager);
 }
 
+/* The same without a gate. */
 template <typename T, int N, int ACT>
+__device__ __forceinline__ void rows_plain_words(const float (&v)[N], const rows_args &args, int j, int column,
+                                                 uint32_t *lo, uint32_t *hi) {
+    float p[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int c = column + 8 * j + (i & 1);
+        p[i] = v[4 * j + i];
+        if (args.bias0 && c < args.n) p[i] += T::load(args.bias0, c);
+    }
+    uint32_t first = T::pack(p[0], p[1]), second = T::pack(p[2], p[3]);
+    *lo = T::pack(activate<ACT>(args.eager ? T::low(first) : p[0]), activate<ACT>(args.eager ? T::high(first) : p[1]));
+    *hi =
+        T::pack(activate<ACT>(args.eager ? T::low(second) : p[2]), activate<ACT>(args.eager ? T::high(second) : p[3]));
+}
+
+/* Columns from `from` on. */
+template <typename T, int N, int ACT, bool GATED>
 __device__ __forceinline__ void rows_store_h(const float (&g)[N], const float (&u)[N], const rows_args &args,
-                                             int tile) {
-    int lane = threadIdx.x & 31, row = (threadIdx.x >> 5) * 16 + (lane >> 2), from = tile * args.tile_h;
+                                             int from) {
+    int lane = threadIdx.x & 31, row = (threadIdx.x >> 5) * 16 + (lane >> 2);
     int width = min(args.tile_h, args.n - from), column = from + 2 * (lane & 3);
     unsigned short *at = (unsigned short *)args.h + row * args.h_row + from;
     bool first = row < args.m, second = row + 8 < args.m;
@@ -338,23 +366,36 @@ __device__ __forceinline__ void rows_store_h(const float (&g)[N], const float (&
         uint32_t lo[4] = {}, hi[4] = {};
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            if (8 * (j + i) < width) rows_words<T, N, ACT>(g, u, args, j + i, column, &lo[i], &hi[i]);
+            if (8 * (j + i) < width) {
+                if (GATED)
+                    rows_words<T, N, ACT>(g, u, args, j + i, column, &lo[i], &hi[i]);
+                else
+                    rows_plain_words<T, N, ACT>(g, args, j + i, column, &lo[i], &hi[i]);
+            }
         bool inside = 8 * (j + (lane & 3)) < width;
         store_quad(at + 8 * j, lo, first && inside);
         store_quad(at + 8 * j + 8 * args.h_row, hi, second && inside);
     }
 }
 
-template <typename T, int N>
+template <typename T, int N, int ACT, bool GATED>
+__device__ __forceinline__ void rows_store_tile(const float (&g)[N], const float (&u)[N], const rows_args &args,
+                                                int tile) {
+    int from = tile * rows_width<GATED>(args);
+    rows_store_h<T, N, ACT, GATED>(g, u, args, from);
+    if (!GATED) rows_store_h<T, N, ACT, GATED>(u, u, args, from + args.tile_h);
+}
+
+template <typename T, int N, bool GATED>
 __device__ __forceinline__ void rows_make_h(const float (&g)[N], const float (&u)[N], const rows_args &args, int tile) {
     if (args.act == ACT_GELU_TANH)
-        rows_store_h<T, N, ACT_GELU_TANH>(g, u, args, tile);
+        rows_store_tile<T, N, ACT_GELU_TANH, GATED>(g, u, args, tile);
     else if (args.act == ACT_GELU_ERF)
-        rows_store_h<T, N, ACT_GELU_ERF>(g, u, args, tile);
+        rows_store_tile<T, N, ACT_GELU_ERF, GATED>(g, u, args, tile);
     else if (args.act == ACT_SILU)
-        rows_store_h<T, N, ACT_SILU>(g, u, args, tile);
+        rows_store_tile<T, N, ACT_SILU, GATED>(g, u, args, tile);
     else
-        rows_store_h<T, N, ACT_RELU>(g, u, args, tile);
+        rows_store_tile<T, N, ACT_RELU, GATED>(g, u, args, tile);
 }
 
 /* v: of rows `row` and row + 8, columns c + 8 i and the next each. Few instructions, in a line: they are run once, and come from
@@ -431,7 +472,7 @@ __device__ __forceinline__ void rows_add(const rows_args &args, int m, int split
     rows_store_y<T, GROUPS>(args, m, v, row, column * OUT + 8 * (piece * GROUPS) + 2 * (lane & 3));
 }
 
-template <typename T, typename S, int XR, int H, int OUT, int Y_STAGES>
+template <typename T, typename S, int XR, int H, int OUT, int Y_STAGES, bool GATED>
 __device__ __forceinline__ void rows_consume(const rows_args &args, rows_ring<S, Y_STAGES> r, rows_queue queue,
                                              const rows_launch &launch) {
     const int blocks = (args.k + BK - 1) / BK;
@@ -461,7 +502,7 @@ __device__ __forceinline__ void rows_consume(const rows_args &args, rows_ring<S,
             wgmma_hold(g);
             wgmma_hold(u);
             if (threadIdx.x == 0) EP_STAMP(2);
-            rows_make_h<T, H / 2>(g, u, args, item);
+            rows_make_h<T, H / 2, GATED>(g, u, args, item);
             /* What this warpgroup stored, the copy engine of every CTA will read. */
             asm volatile("fence.proxy.async.global;" ::: "memory");
             named_barrier(2 + wg, 128);
@@ -530,7 +571,7 @@ __device__ __forceinline__ void rows_consume(const rows_args &args, rows_ring<S,
     if (threadIdx.x == 0) EP_STAMP(7);
 }
 
-template <typename T, int XR, int H, int OUT, int Y_STAGES>
+template <typename T, int XR, int H, int OUT, int Y_STAGES, bool GATED>
 __device__ __forceinline__ void rows_body(const CUtensorMap *map_x, const CUtensorMap *map_g, const CUtensorMap *map_u,
                                           const CUtensorMap *map_h, const CUtensorMap *map_d, const rows_args &args) {
     typedef rows_shape<XR, H, OUT, Y_STAGES> S;
@@ -554,7 +595,7 @@ __device__ __forceinline__ void rows_body(const CUtensorMap *map_x, const CUtens
         fence_barrier_init();
     } else if (threadIdx.x == 128 * S::wgs) { /* before the next launch may start: it takes the numbers after */
         tma_prefetch(map_g);
-        tma_prefetch(map_u);
+        if (GATED) tma_prefetch(map_u);
         tma_prefetch(map_x);
         asm volatile("st.shared.u64 [%0], %1;" ::"r"(mem.begun), "l"(take(args.state)) : "memory");
     }
@@ -565,12 +606,12 @@ __device__ __forceinline__ void rows_body(const CUtensorMap *map_x, const CUtens
     if (warpgroup() == S::wgs) {
         if (S::wgs == 2) registers_down<56>();
         if (threadIdx.x == 128 * S::wgs)
-            rows_load_weights<S, OUT, Y_STAGES>(map_g, map_u, map_d, args, ring, queue, launch);
+            rows_load_weights<S, OUT, Y_STAGES, GATED>(map_g, map_u, map_d, args, ring, queue, launch);
         else if (threadIdx.x == 128 * S::wgs + 32)
-            rows_load_rows<S, Y_STAGES>(map_x, map_h, args, ring, queue, launch);
+            rows_load_rows<S, Y_STAGES, GATED>(map_x, map_h, args, ring, queue, launch);
     } else {
         if (S::wgs == 2) registers_up<224>();
-        rows_consume<T, S, XR, H, OUT, Y_STAGES>(args, ring, queue, launch);
+        rows_consume<T, S, XR, H, OUT, Y_STAGES, GATED>(args, ring, queue, launch);
     }
 }
 
