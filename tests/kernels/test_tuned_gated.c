@@ -188,6 +188,7 @@ static void one_row_every_way(ep_dtype d, ep_act act, int64_t n, int offset) {
         r.out = out[w][4] + at, r.mix = true, r.words = ep_act_words(d, act);
         row->gated_row(&r);
         r.out = out[w][1] + at, r.dup = out[w][2] + at, r.pairs = ep_pair_table(d, act);
+        if (offset % 2) r.slopes = ep_act_slopes(d, act);
         row->gated_back(&r);
     }
     for (int k = 0; k < 5; k++) {
@@ -273,20 +274,21 @@ static void every_gate_backward(void **state) {
     enum { ALL = 65536 };
     uint16_t *data = malloc(5 * ALL * 2), *gate = data, *up = data + ALL, *dy = data + 2 * ALL;
     assert_non_null(data);
-    for (int c = 0; c < 2 * 3 * 2; c++) {
+    for (int c = 0; c < 2 * 3 * 4; c++) {
         ep_dtype d = c % 2 ? EP_DTYPE_BF16 : EP_DTYPE_F16;
         ep_act act = (ep_act)(EP_ACT_GELU_TANH + c / 2 % 3);
         for (int i = 0; i < ALL; i++) {
-            gate[i] = (uint16_t)(i * 0x9e37);
+            gate[i] = (uint16_t)(c >= 12 ? i : i * 0x9e37); /* in order: vectors all near 0 */
             ep_element_store(d, &up[i], random_value() * (i % 5 ? 1 : 1e-4));
             ep_element_store(d, &dy[i], random_value() * (i % 7 ? 1 : 1e-3));
-            if (c >= 6 && i / 32 % 3 == 0) ep_element_store(d, &up[i], (double)ups[i % 13]);
-            if (c >= 6 && i / 32 % 3 != 2) ep_element_store(d, &dy[i], (double)ups[i / 5 % 13] * (i % 2 ? 1e-2 : 1));
+            if (c / 6 % 2 && i / 32 % 3 == 0) ep_element_store(d, &up[i], (double)ups[i % 13]);
+            if (c / 6 % 2 && i / 32 % 3 != 2) ep_element_store(d, &dy[i], (double)ups[i / 5 % 13] * (i % 2 ? 1e-2 : 1));
         }
         uint16_t *dg = data + 3 * ALL, *du = data + 4 * ALL;
         const float *pairs = ep_pair_table(d, act);
         for (int i = 0; i < ALL; i += 512) {
             ep_gated_row r = {.n = 512, .act = act, .eager = true, .pairs = pairs};
+            if (c >= 12) r.slopes = ep_act_slopes(d, act);
             r.dy = dy + i, r.gate = gate + i, r.up = up + i, r.out = dg + i, r.dup = du + i;
             ep_tuned_select(d, ep_cpu_get()->isa)->gated_back(&r);
         }

@@ -57,7 +57,7 @@ static const uint16_t *as_words(const float *values) {
     return w;
 }
 
-/* X(act): what has tables of f16 words. */
+/* X(act): what has tables of f16 words, and of slopes alone. */
 #define EACH_WORDS(X) X(GELU_TANH) X(GELU_ERF) X(SILU)
 #define DEFINE_WORDS(ACT)                                                                                              \
     static pthread_once_t words_once_##ACT = PTHREAD_ONCE_INIT;                                                        \
@@ -85,6 +85,31 @@ const float *ep_pair_table(ep_dtype dtype, ep_act act) {
         return pair_##DTYPE##_##ACT.values;                                                                            \
     }
     EACH_TABLE(FIND_PAIR)
+    return NULL;
+}
+
+static const float *slopes_of(const float *pairs) {
+    float *s = pairs ? aligned_alloc(64, ENTRIES * sizeof *s) : NULL;
+    for (int i = 0; s && i < ENTRIES; i++) s[i] = pairs[2 * i + 1];
+    return s;
+}
+
+#define DEFINE_SLOPES(ACT)                                                                                             \
+    static pthread_once_t slopes_once_##ACT = PTHREAD_ONCE_INIT;                                                       \
+    static const float *slopes_##ACT;                                                                                  \
+    static void fill_slopes_##ACT(void) {                                                                              \
+        slopes_##ACT = slopes_of(ep_pair_table(EP_DTYPE_F16, EP_ACT_##ACT));                                           \
+    }
+EACH_WORDS(DEFINE_SLOPES)
+
+const float *ep_act_slopes(ep_dtype dtype, ep_act act) {
+    if (dtype != EP_DTYPE_F16 || !ep_tuned_select(dtype, ep_cpu_get()->isa)->gated_slopes) return NULL;
+#define FIND_SLOPES(ACT)                                                                                               \
+    if (act == EP_ACT_##ACT) {                                                                                         \
+        pthread_once(&slopes_once_##ACT, fill_slopes_##ACT);                                                           \
+        return slopes_##ACT;                                                                                           \
+    }
+    EACH_WORDS(FIND_SLOPES)
     return NULL;
 }
 
@@ -128,7 +153,9 @@ static void try_ways(ep_act_trial *t, ep_dtype dtype, ep_act act) {
     t->ns[1][EP_ACT_BY_FORMULA] = time_row(row->gated_back, &r);
     r.pairs = pairs;
     if (pairs) t->ns[1][EP_ACT_BY_TABLE] = time_row(row->gated_back, &r);
-    r.pairs = NULL, r.table = values;
+    r.slopes = ep_act_slopes(dtype, act);
+    if (pairs && r.slopes) t->ns[1][EP_ACT_BY_BOTH] = time_row(row->gated_back, &r);
+    r.pairs = NULL, r.slopes = NULL, r.table = values;
     if (values) t->ns[0][EP_ACT_BY_TABLE] = time_row(row->gated_row, &r);
     r.mix = true, r.words = ep_act_words(dtype, act);
     if (values && row->gated_mixes) t->ns[0][EP_ACT_BY_BOTH] = time_row(row->gated_row, &r);

@@ -16,11 +16,14 @@ const uint16_t *ep_act_words(ep_dtype dtype, ep_act act);
 /* Pairs: the value as above and the slope of act, not rounded. */
 const float *ep_pair_table(ep_dtype dtype, ep_act act);
 
+/* Those slopes alone, for kernels that take them with act by the formula (ep_tuned_row.gated_slopes); else NULL. */
+const float *ep_act_slopes(ep_dtype dtype, ep_act act);
+
 /* How the gated kernels come by act: processors differ in what a gather costs. Every way gives the same bits. */
 typedef enum ep_act_way {
     EP_ACT_BY_FORMULA,
     EP_ACT_BY_TABLE,
-    EP_ACT_BY_BOTH, /* forward, where a kernel has it: half of the vectors by each */
+    EP_ACT_BY_BOTH, /* where a kernel has it: half of the vectors by each; backward act by formula, slopes by table */
     EP_ACT_WAYS
 } ep_act_way;
 typedef struct ep_act_trial {

@@ -95,6 +95,7 @@ typedef struct ep_gated_row {
     bool mix;                   /* some vectors by the formula beside the table, where a kernel has that */
     bool stream;                /* results go past the caches; the caller ends that with a fence */
     const uint16_t *words;      /* ep_act_words beside table, or NULL: without it the f16 unit's kernels do not mix */
+    const float *slopes;        /* ep_act_slopes beside pairs: act by the formula, where a kernel has that; or NULL */
 } ep_gated_row;
 typedef void (*ep_gated_fn)(const ep_gated_row *r);
 
@@ -126,6 +127,7 @@ typedef struct ep_tuned_row {
     ep_gated_fn gated_row, gated_pairs, gated_back; /* pairs: gate[i] and up[i] side by side from `gate` on */
     bool gated_mixes;                               /* gated_row heeds `mix` */
     bool gated_words;                               /* and asks `words` for it */
+    bool gated_slopes;                              /* gated_back heeds `slopes` */
     bool (*usable)(void);                           /* asks the system, or measures; NULL: always */
     const char *unusable;                           /* the reason, where usable says no */
     const char *tile;                               /* "t32x32" */

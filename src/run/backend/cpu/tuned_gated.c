@@ -123,6 +123,7 @@ static void choose_way(ep_gated_row *r, ep_dtype dtype, ep_act act, bool backwar
     if (!t || t->way[backward] == EP_ACT_BY_FORMULA) return;
     if (backward) {
         r->pairs = ep_pair_table(dtype, act);
+        if (t->way[1] == EP_ACT_BY_BOTH) r->slopes = ep_act_slopes(dtype, act);
         return;
     }
     r->table = ep_act_table(dtype, act);

@@ -14,16 +14,16 @@
 #else
 #define GATED_A_AT(p) v_load_f16((p) + 32)
 #define GATED_B_AT(p) v_load_f16(p)
-#define GATED_INDEX(p) v_index16(*(const v_h16_any *)(const void *)((p) + 32))
+#define GATED_INDEX(p) v_index16(*(const v_h16_any *)(const void *)(p))
 #define GATED_WORDS_OF_B 0x0000ffff
 #if defined(GATED_F16_UNIT)
-#define GATED_ASK(p) v_float(gated_gather_words(r->words, GATED_INDEX(p)))
+#define GATED_ASK(p) v_float(gated_gather_words(r->words, GATED_INDEX((p) + 32)))
 #define GATED_HAS(r) ((r)->words != NULL)
 V_FN v_i32 gated_gather_words(const uint16_t *words, v_i32 index) { /* in the lower halves of lanes */
     return (v_i32)_mm512_mask_i32gather_epi32(_mm512_setzero_si512(), 0xffff, (__m512i)index, words, 2);
 }
 #else
-#define GATED_ASK(p) v_gather(r->table, GATED_INDEX(p))
+#define GATED_ASK(p) v_gather(r->table, GATED_INDEX((p) + 32))
 #define GATED_HAS(r) ((r)->table != NULL)
 #endif
 #endif

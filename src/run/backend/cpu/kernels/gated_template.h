@@ -409,6 +409,42 @@ GATED_FN gated_back_piece(const ep_gated_row *r, const ep_act act, const bool ea
 #endif
 }
 
+#if defined(GATED_F16_UNIT)
+/* From element i on, act by the formula and slopes from a table of their own, half as large as that of pairs, of which L1
+ * holds too little; the element after the last. Rows whose gates lie far from 0 end early. */
+static inline __attribute__((always_inline)) int64_t gated_back_turns(const ep_gated_row *r, const ep_act act,
+                                                                      int64_t i, bool stream) {
+    int64_t turns = (r->n - i) / TURN, end = i + turns * TURN;
+    int patience = PATIENCE;
+    if (turns <= 0) return i;
+    const char *g = (const char *)r->gate + i * 2, *u = (const char *)r->up + i * 2, *dy = (const char *)r->dy + i * 2;
+    char *dg = (char *)r->out + i * 2, *du = (char *)r->dup + i * 2;
+    v_f32 low = v_gather(r->slopes, GATED_INDEX(g)), high = v_gather(r->slopes, GATED_INDEX(g + 32));
+    for (; turns > 0; turns--, g += 64, u += 64, dy += 64, dg += 64, du += 64) {
+        const char *next = turns > 1 ? g + 64 : g;
+        __builtin_prefetch(dy + AHEAD, 0, 3);
+        __builtin_prefetch(g + AHEAD, 0, 3);
+        __builtin_prefetch(u + AHEAD, 0, 3);
+        v_f32 y[4], s_a = low, s_b = high, x[4] = {v_load_f16(g), v_load_f16(g + 32)};
+        low = v_gather(r->slopes, GATED_INDEX(next));
+        gated_near_all(act, 2, x, y);
+        high = v_gather(r->slopes, GATED_INDEX(next + 32));
+        v_i32 gate = v_bits(v_load(g)), d = v_bits(v_load(dy)), up = v_bits(v_load(u));
+        __mmask32 inside = gated_inside(act, false, gate, 0xffffffff);
+        if (__builtin_expect(_kortestc_mask32_u8(inside, inside), 1)) {
+            __m512h d_h = _mm512_castsi512_ph((__m512i)d), act_h = _mm512_castsi512_ph((__m512i)TILE_JOIN(y[0], y[1]));
+            v_i32 h = (v_i32)_mm512_castph_si512(_mm512_mul_ph(d_h, _mm512_castsi512_ph((__m512i)up)));
+            GATED_PUT(stream, dg, TILE_JOIN(TILE_A(h) * s_a, TILE_B(h) * s_b));
+            GATED_PUT(stream, du, (v_i32)_mm512_castph_si512(_mm512_mul_ph(d_h, act_h)));
+            continue;
+        }
+        gated_back_unit(r, d, gate, up, dg, du, stream);
+        if (--patience < 0) return end - (turns - 1) * TURN;
+    }
+    return end;
+}
+#endif
+
 /* Both results are stored past the caches where they lie alike to their lines. */
 GATED_FN gated_back_body(const ep_gated_row *r, const ep_act act, const bool eager) {
     bool stream = r->stream && ((uintptr_t)r->out - (uintptr_t)r->dup) % 64 == 0;
@@ -417,7 +453,17 @@ GATED_FN gated_back_body(const ep_gated_row *r, const ep_act act, const bool eag
     _Pragma("GCC unroll 1") for (int pass = 0; pass < 2; pass++) {
         gated_back_part(r, act, eager, i, end);
         if (pass) break;
-        for (i = end; i + TURN <= r->n; i += TURN) {
+        i = end;
+#if defined(GATED_F16_UNIT)
+        if (act == EP_ACT_COUNT && r->slopes) {
+            switch (r->act) {
+            case EP_ACT_GELU_TANH: i = gated_back_turns(r, EP_ACT_GELU_TANH, i, stream); break;
+            case EP_ACT_GELU_ERF: i = gated_back_turns(r, EP_ACT_GELU_ERF, i, stream); break;
+            default: i = gated_back_turns(r, EP_ACT_SILU, i, stream); break;
+            }
+        }
+#endif
+        for (; i + TURN <= r->n; i += TURN) {
             __builtin_prefetch((const char *)r->dy + i * TILE_SIZE + AHEAD, 0, 3);
             __builtin_prefetch((const char *)r->gate + i * TILE_SIZE + AHEAD, 0, 3);
             __builtin_prefetch((const char *)r->up + i * TILE_SIZE + AHEAD, 0, 3);

@@ -51,6 +51,7 @@ const ep_tuned_row ep_f16_gemm_avx512fp16_t12x32 = {
     .gated_back = gated_back,
     .gated_mixes = true,
     .gated_words = true,
+    .gated_slopes = true,
     .usable = usable,
     .unusable = "the processor lacks AVX512_FP16",
 };
