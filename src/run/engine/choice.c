@@ -200,9 +200,11 @@ static bool decides(ep_choice *c) {
     return true;
 }
 
-/* Against the eager call nearest in time: a machine that was slow for a while was slow for both. */
+/* Against the eager call nearest in time: a machine that was slow for a while was slow for both. A way that has been
+ * about as fast as eager once is not far behind it, whatever held up its later samples. */
 static void give_up(ep_choice *c, ep_runner who, int64_t ns) {
     if (who == EP_RUN_EAGER) c->last_eager_ns = ns;
+    if (best(c, who) <= bearable * best(c, EP_RUN_EAGER)) return;
     bool far = who != EP_RUN_EAGER && c->last_eager_ns > SHORT_NS && (double)ns > bearable * (double)c->last_eager_ns;
     c->behind[who] = far ? c->behind[who] + 1 : 0;
     if (c->behind[who] >= PATIENCE) c->hopeless[who] = true;

@@ -201,6 +201,21 @@ static void a_slow_hour_is_no_reason_to_give_up(void **state) {
     assert_int_equal(c.kept, EP_RUN_ATTACHED);
 }
 
+/* Other work that meets one way's calls two times in a row does not rule it out, if it has shown what it can do. */
+static void two_held_up_samples_are_no_reason_either(void **state) {
+    (void)state;
+    ep_choice c = offered(false, false);
+    int samples = 0;
+    for (int n = 0; !c.decided && n < 200; n++) {
+        ep_runner who = ep_choice_next(&c, ~0u);
+        int64_t ns = who == EP_RUN_EAGER ? 50000 : 45000;
+        if (who == EP_RUN_COMPILED && (++samples == 3 || samples == 4)) ns *= 10;
+        ep_choice_sample(&c, who, ns, NULL);
+    }
+    assert_false(c.hopeless[EP_RUN_COMPILED]);
+    assert_int_equal(c.kept, EP_RUN_COMPILED);
+}
+
 /* Inputs that a way has no plan for are answered without it, and are not measured for ever. */
 static void a_missing_way_is_not_asked_for(void **state) {
     (void)state;
@@ -235,6 +250,7 @@ int main(void) {
         cmocka_unit_test(every_product_gets_its_own_way),
         cmocka_unit_test(hopeless_ways_are_left_at_once),
         cmocka_unit_test(a_slow_hour_is_no_reason_to_give_up),
+        cmocka_unit_test(two_held_up_samples_are_no_reason_either),
         cmocka_unit_test(a_missing_way_is_not_asked_for),
         cmocka_unit_test(eager_is_no_way_of_other_bits),
     };
