@@ -191,6 +191,18 @@ static void npy_round_trip(void **state) {
     ep_tensor_destroy(r);
 }
 
+/* A disk that fills up after the header is told, as the rest of a file is not there. */
+static void npy_full_disk(void **state) {
+    (void)state;
+    ep_tensor *t;
+    ep_error err = {0};
+    if (access("/dev/full", W_OK) != 0) return;
+    OK(ep_tensor_zeros(EP_DTYPE_F32, 1, (int64_t[]){100000}, NULL, &t));
+    assert_int_equal(ep_tensor_write_npy(t, "/dev/full", &err), EP_ERROR_IO);
+    assert_non_null(strstr(err.message, "/dev/full"));
+    ep_tensor_destroy(t);
+}
+
 /* `header` under version `major`, then four bytes 1, 2, 3... as data. */
 static ep_status read_npy(int major, const char *header, size_t bytes, ep_error *err, ep_tensor **out) {
     unsigned char front[600] = {0x93, 'N', 'U', 'M', 'P', 'Y', (unsigned char)major, 0};
@@ -245,6 +257,7 @@ int main(void) {
         cmocka_unit_test(odd_headers_are_no_trap),
         cmocka_unit_test(broken_weights_say_how),
         cmocka_unit_test(npy_round_trip),
+        cmocka_unit_test(npy_full_disk),
         cmocka_unit_test(npy_headers),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

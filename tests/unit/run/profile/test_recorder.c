@@ -78,6 +78,8 @@ static void test_nesting(void **state) {
     (void)state;
     static const int64_t sizes[3] = {2, 3, 8}, strides[3] = {24, 8, 1};
     ep_probe_operand operands[2] = {{"bf16", 3, sizes, strides}, {NULL, 0, NULL, NULL}};
+    ep_clock_init();
+    int64_t before = ep_clock_ns(), wall = before + ep_clock_wall_offset_ns();
     ep_profile *p = start((ep_profile_options){0});
     ep_region_begin("outer");
     const ep_probe *probe = ep_probe_get();
@@ -92,8 +94,13 @@ static void test_nesting(void **state) {
     end();
     ep_region_end();
     ep_trace *t = stop(p);
+    int64_t length = ep_clock_ns() - before;
     assert_null(ep_probe_get());
     assert_true(t->is_ours);
+    for (size_t i = 0; i < t->count;
+         i++) /* from the recording's start on, which is told in wall time; 1 ms for the clocks */
+        assert_true(t->ts[i] >= 0 && t->ts[i] + t->dur[i] <= length + 1000000);
+    assert_true(t->file_base_ns >= wall - 1000000000 && t->file_base_ns <= wall + length + 1000000000);
     assert_int_equal(t->dropped, 0);
     assert_true(t->own_ns_per_event > 0);
     assert_int_equal(t->count, 6);
