@@ -235,6 +235,17 @@ bool ep_series_sums(const ep_subject *u, const ep_rows *instances, ep_matcher *m
         *done = true;
         return true;
     }
+    if (ep_metric_is_of_span(term->metric)) {
+        ep_scope span = {0};
+        ep_seen seen;
+        for (size_t i = 0; i < instances->count; i++) {
+            ep_scope_open(u, instances->rows[i], &span);
+            ep_measure(u, &span, m, allowed, &seen);
+            v[i] = seen.value;
+        }
+        *done = true;
+        return true;
+    }
     if (!traits[term->metric].sum || (waiting && term->any_thread)) return true;
     /* An op that is itself the region could be its own worst call. */
     if (term->metric == EP_METRIC_OP_LAUNCHES && u->trace->kind[instances->rows[0]] == EP_EVENT_OP) return true;
@@ -258,10 +269,7 @@ bool ep_series(const ep_subject *u, const ep_rows *instances, ep_matcher *m, dou
     if (!ep_series_sums(u, instances, m, allowed, v, &done)) return false;
     for (size_t i = 0; !done && i < instances->count; i++) {
         ep_seen seen;
-        if (ep_metric_is_of_span(m->term->metric))
-            ep_scope_open(u, instances->rows[i], scope);
-        else if (!ep_scope_gather(u, instances->rows[i], m->term->any_thread, scope))
-            return false;
+        if (!ep_scope_gather(u, instances->rows[i], m->term->any_thread, scope)) return false;
         ep_measure(u, scope, m, allowed, &seen);
         v[i] = seen.value;
     }
