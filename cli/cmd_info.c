@@ -31,9 +31,21 @@ static void pair(const char *what, const double v[2], const char *unit) {
     printf("  %-34s %10.1f %10.1f %s\n", what, v[0], v[1], unit);
 }
 
+/* "measured 2026-11-30", and on a line of its own why that could not be kept. */
+static int source_length(const ep_machine *m) {
+    const char *note = strstr(m->source, ", not kept");
+    return note ? (int)(note - m->source) : (int)strlen(m->source);
+}
+
+static void show_not_kept(const ep_machine *m) {
+    const char *note = m->source + source_length(m);
+    if (*note) epi_wrap(note + 2, printf("  "), 2, 80);
+}
+
 /* A GPU has no threads to count and no instruction set of this processor. */
 static void show_gpu(const ep_machine *m) {
-    printf("\nceilings, %s\n", m->measured ? m->source : "estimated");
+    printf("\nceilings, %.*s\n", m->measured ? source_length(m) : 9, m->measured ? m->source : "estimated");
+    show_not_kept(m);
     const struct {
         const char *what, *unit;
         double v;
@@ -72,7 +84,8 @@ static void show_text(const info *x) {
         show_gpu(m);
         return;
     }
-    printf("\nceilings, %s%25s one thread %8s all\n", m->measured ? m->source : "estimated", "", "");
+    printf("\nceilings, %.*s%25s one thread %8s all\n", m->measured ? source_length(m) : 9,
+           m->measured ? m->source : "estimated", "", "");
     pair("f32 multiply-adds", m->gflops[EP_DTYPE_F32], "GFLOP/s");
     pair("bf16 products, f32 sums", m->gflops[EP_DTYPE_BF16], "GFLOP/s");
     pair("reading memory", m->read_gbs, "GB/s");
@@ -80,6 +93,7 @@ static void show_text(const info *x) {
     pair("reading from L2", m->cache_gbs[0], "GB/s");
     pair("reading from L3", m->cache_gbs[1], "GB/s");
     printf("  one op on 64 numbers: %.0f ns; starting all threads: %.1f us\n", m->dispatch_ns, m->fork_join_us);
+    show_not_kept(m);
     if (!m->measured)
         printf("  These are estimates from the instruction set. 'epi info --measure' measures\n"
                "  them once (about 5 s) and keeps them in the user's cache directory.\n");

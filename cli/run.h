@@ -45,6 +45,7 @@ typedef struct run_result {
     double cold_us;                                        /* the first call, whatever it had to do */
     ep_compile_stats compile;
     bool has_compile;
+    char not_built[256];         /* why the first generated kernel that did not build did not */
     ep_answer answer;            /* compiled: how the steps were answered */
     double error_abs, error_rel; /* against f64; NaN: not checked */
     int64_t error_rows, packed_bytes;

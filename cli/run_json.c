@@ -44,6 +44,7 @@ static void put_compile(json_out *j, const run_result *r) {
     json_number(j, "waited_us", known ? r->compile.waited_us : NAN);
     json_number(j, "build_failures", known ? (double)r->compile.build_failures : NAN);
     json_number(j, "builds_not_kept", known ? (double)r->compile.builds_not_kept : NAN);
+    json_text(j, "not_built", known && *r->not_built ? r->not_built : NULL);
     json_text(j, "cache_trouble", known && *r->compile.cache_trouble ? r->compile.cache_trouble : NULL);
     json_end(j);
 }

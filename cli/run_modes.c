@@ -118,6 +118,16 @@ static bool write_trace(const run_request *q, ep_mode mode, run_result *r) {
     return fail(r, err.message);
 }
 
+/* The report's line of the first kernel that did not build, without its "kernel ". */
+static void note_failure(const char *report, run_result *r) {
+    const char *found = strstr(report, ": failed: ");
+    if (!found) return;
+    const char *line = found;
+    while (line > report && line[-1] != '\n') line--;
+    if (strncmp(line, "kernel ", 7) == 0) line += 7;
+    snprintf(r->not_built, sizeof r->not_built, "%.*s", (int)strcspn(line, "\n"), line);
+}
+
 bool run_mode(const run_request *q, run_setup *s, ep_mode mode, run_result *r) {
     ep_tensor *y = NULL;
     r->error_abs = r->error_rel = NAN;
@@ -135,10 +145,11 @@ bool run_mode(const run_request *q, run_setup *s, ep_mode mode, run_result *r) {
         r->packed_bytes = ep_block_packed_bytes(s->block);
         ep_block_tuned_text(s->block, r->choices, sizeof r->choices);
     }
-    const ep_compiled *c = mode == EP_MODE_COMPILED ? ep_block_compiled(s->block) : NULL;
+    ep_compiled *c = mode == EP_MODE_COMPILED ? ep_block_compiled(s->block) : NULL;
     r->has_compile = c != NULL;
     if (c) {
         ep_compiled_stats(c, &r->compile);
+        if (r->compile.build_failures) note_failure(ep_compiled_report(c), r);
         r->answer = ep_compiled_answer(c);
         r->packed_bytes = r->compile.packed_bytes;
         snprintf(r->choices, sizeof r->choices, "%s", ep_compiled_choice(c));

@@ -153,6 +153,7 @@ static void show_compile(const run_result *r) {
         printf("  NOT BUILT: %" PRId64 " generated kernel%s; these calls are answered by %s\n",
                r->compile.build_failures, r->compile.build_failures == 1 ? "" : "s",
                r->answer == EP_ANSWER_PLAN || r->answer == EP_ANSWER_POST_OPS ? "a plan without" : "eager");
+    if (*r->not_built) epi_wrap(r->not_built, printf("    "), 4, 80);
     if (r->compile.builds_not_kept)
         printf("  cache    %s, kernel%s not kept: the next process builds again\n", r->compile.cache_trouble,
                r->compile.builds_not_kept == 1 ? "" : "s");

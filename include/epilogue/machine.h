@@ -33,7 +33,7 @@ typedef struct ep_machine {
 
 /* The stored measurement of this machine, or estimates by ISA (measured = false). */
 EP_API ep_status ep_machine_load(ep_device device, ep_error *err, ep_machine *out);
-/* Measures now (seconds) and stores the result under the user's cache directory. */
+/* Measures now (seconds) and stores the result under the user's cache directory. Where it can't, `source` says why. */
 EP_API ep_status ep_machine_measure(ep_device device, int threads, ep_error *err, ep_machine *out);
 EP_API ep_status ep_machine_read(const char *path, ep_error *err, ep_machine *out);
 EP_API ep_status ep_machine_write(const ep_machine *m, const char *path, ep_error *err);

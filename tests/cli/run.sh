@@ -173,3 +173,8 @@ for option in --tf32 --autotune; do
     [ $code -eq 2 ] && grep -q "is for a GPU" "$work/err" || fail "$option on the CPU gave $code: $(cat "$work/err")"
 done
 "$epi" --help | awk 'length($0) > 80 { bad = 1 } END { exit bad }' || fail "epi --help is wider than 80 columns"
+
+# Why a kernel did not build is told, and what answers the calls instead.
+out=$(EPILOGUE_CC=/bin/false EPILOGUE_CACHE_DIR=$work/none "$epi" run geglu $small --mode compiled)
+grep -q "NOT BUILT: 1 generated kernel" <<<"$out" || fail "a compiler that fails is not told: $out"
+grep -qE "epi_poi_[a-z_0-9]+: failed: .*(false|code)" <<<"$out" || fail "no reason for a kernel that did not build: $out"

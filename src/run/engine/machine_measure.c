@@ -1,6 +1,8 @@
 /* The machine, measured now and kept: the backend's ceilings, and what one op costs the engine. */
 #include <epilogue/machine.h>
 #include <epilogue/ops.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "model/machine/machine.h"
@@ -47,8 +49,11 @@ ep_status ep_machine_measure(ep_device device, int threads, ep_error *err, ep_ma
         EP_TRY(b->measure(device, err, &m));
     }
     EP_TRY(dispatch_ns(device, err, &m.dispatch_ns));
-    EP_TRY(ep_machine_path(device, err, path, sizeof path));
-    EP_TRY(ep_machine_write(&m, path, err));
+    ep_error why; /* what took seconds to measure is not thrown away because it cannot be kept */
+    ep_status kept = ep_machine_path(device, &why, path, sizeof path);
+    if (kept == EP_OK) kept = ep_machine_write(&m, path, &why);
+    size_t n = strlen(m.source);
+    if (kept != EP_OK) snprintf(m.source + n, sizeof m.source - n, ", not kept: %s", why.message);
     *out = m;
     return EP_OK;
 }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -31,6 +32,10 @@ static void test_measure(void **state) {
     assert_int_equal(ep_machine_load(cpu, &err, &back), EP_OK);
     assert_true(back.measured);
     assert_string_equal(back.name, m.name);
+    setenv("XDG_CACHE_HOME", "/dev/null/none", 1); /* nowhere to keep it: the figures are there all the same */
+    assert_int_equal(ep_machine_measure(cpu, 1, &err, &back), EP_OK);
+    assert_true(back.measured && back.gflops[EP_DTYPE_F32][0] > 1);
+    assert_non_null(strstr(back.source, "not kept"));
     ep_device none = {EP_DEVICE_CUDA, 77};
     assert_int_not_equal(ep_machine_measure(none, 0, &err, &m), EP_OK);
 }
