@@ -113,8 +113,8 @@ const float *ep_act_slopes(ep_dtype dtype, ep_act act) {
     return NULL;
 }
 
-/* Gates from -3 to 3, where those of networks are, in L2: memory has its own time, beside which the lookups run. So many
- * that a table shows what part of L1 it needs: bf16 asks some KiB of it, f16 some 40. */
+/* Gates from -3 to 3, more of them near 0, as those of networks are. In L2: memory has its own time, beside which the
+ * lookups run. So many that a table shows what part of L1 it needs: bf16 asks some KiB of it, f16 some 40. */
 typedef struct trial_data {
     uint16_t in[3][TRIED], out[2][TRIED];
 } trial_data;
@@ -122,12 +122,12 @@ typedef struct trial_data {
 static double time_row(ep_gated_fn run, const ep_gated_row *r) {
     int64_t best = INT64_MAX;
     for (int i = 0; i < TRIES; i++) {
-        int64_t t = ep_clock_ticks();
+        int64_t t = ep_clock_ns(); /* not ticks, which ep_clock_to_ns takes for times, not for durations */
         run(r);
-        t = ep_clock_ticks() - t;
+        t = ep_clock_ns() - t;
         if (t < best) best = t;
     }
-    return (double)ep_clock_to_ns(best) / (TRIED / 16.0);
+    return (double)(best > 0 ? best : 1) / (TRIED / 16.0);
 }
 
 static void explain(ep_act_trial *t, int back) {
@@ -136,7 +136,7 @@ static void explain(ep_act_trial *t, int back) {
     for (int w = 0; w < EP_ACT_WAYS; w++)
         if (t->ns[back][w] > 0)
             n += (size_t)snprintf(t->why[back] + n, size - n, "%s %.1f, ", words[w], t->ns[back][w]);
-    snprintf(t->why[back] + n - 2, size - n + 2, " ns");
+    if (n > 2) snprintf(t->why[back] + n - 2, size - n + 2, " ns");
 }
 
 static void try_ways(ep_act_trial *t, ep_dtype dtype, ep_act act) {
@@ -146,7 +146,8 @@ static void try_ways(ep_act_trial *t, ep_dtype dtype, ep_act act) {
     if (!d) return; /* by formula, then */
     for (int k = 0; k < 3; k++)
         for (int i = 0; i < TRIED; i++)
-            ep_element_store(dtype, &d->in[k][i], (double)((i * 1237 + k * 411) % TRIED) * (6.0 / TRIED) - 3);
+            ep_element_store(dtype, &d->in[k][i],
+                             (double)((i * 1237 + k * 411) % TRIED + i * 7919 % TRIED) * (3.0 / TRIED) - 3);
     ep_gated_row r = {.n = TRIED, .dy = d->in[0], .gate = d->in[1], .up = d->in[2], .out = d->out[0], .dup = d->out[1]};
     r.act = act, r.eager = true;
     t->ns[0][EP_ACT_BY_FORMULA] = time_row(row->gated_row, &r);
