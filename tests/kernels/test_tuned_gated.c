@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 
+#include "base/clock.h"
 #include "base/simd/simd_scalar.h"
 #include "base/simd/vmath.h"
 #include "run/backend/cpu/act_table.h"
@@ -308,6 +309,24 @@ static void every_gate_backward(void **state) {
     free(data);
 }
 
+/* The way with the least time is taken, whatever the clock counts in. */
+static void trial_takes_the_fastest(void **state) {
+    (void)state;
+    ep_clock_init();
+    for (int c = 0; c < 2 * 3; c++) {
+        const ep_act_trial *t = ep_act_tried(c % 2 ? EP_DTYPE_BF16 : EP_DTYPE_F16, (ep_act)(EP_ACT_GELU_TANH + c / 2));
+        assert_non_null(t);
+        for (int back = 0; back < 2; back++) {
+            const double *ns = t->ns[back];
+            assert_true(ns[EP_ACT_BY_FORMULA] > 0 && ns[EP_ACT_BY_FORMULA] < 1e6);
+            assert_true((unsigned)t->way[back] < EP_ACT_WAYS);
+            for (int w = 0; w < EP_ACT_WAYS; w++) assert_true(ns[w] <= 0 || ns[w] >= ns[t->way[back]]);
+            assert_memory_equal(t->why[back], "formula ", 8);
+        }
+        assert_true(ep_act_is_tried(c % 2 ? EP_DTYPE_BF16 : EP_DTYPE_F16, (ep_act)(EP_ACT_GELU_TANH + c / 2)));
+    }
+}
+
 static void special_values(void **state) {
     (void)state;
     float g[8] = {NAN, INFINITY, -INFINITY, 0, -0.0f, 1e-40f, -1e-40f, 3e38f}, u[8], out[8];
@@ -369,11 +388,17 @@ static void many_dims_and_empty(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_layout_width_and_act), cmocka_unit_test(wide_rows),
-        cmocka_unit_test(tables_equal_the_formula),   cmocka_unit_test(special_values),
-        cmocka_unit_test(every_gate_every_way),       cmocka_unit_test(every_gate_backward),
-        cmocka_unit_test(rows_past_the_caches),       cmocka_unit_test(pairs_hold_value_and_slope),
-        cmocka_unit_test(rows_a_gibi_apart),          cmocka_unit_test(many_dims_and_empty),
+        cmocka_unit_test(trial_takes_the_fastest),
+        cmocka_unit_test(every_layout_width_and_act),
+        cmocka_unit_test(wide_rows),
+        cmocka_unit_test(tables_equal_the_formula),
+        cmocka_unit_test(special_values),
+        cmocka_unit_test(every_gate_every_way),
+        cmocka_unit_test(every_gate_backward),
+        cmocka_unit_test(rows_past_the_caches),
+        cmocka_unit_test(pairs_hold_value_and_slope),
+        cmocka_unit_test(rows_a_gibi_apart),
+        cmocka_unit_test(many_dims_and_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

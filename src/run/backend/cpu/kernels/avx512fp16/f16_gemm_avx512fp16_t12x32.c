@@ -2,6 +2,7 @@
  * operation where f32 needs two products and six conversions. */
 #include <cpuid.h>
 #include <immintrin.h>
+#include <pthread.h>
 
 #include "base/simd/simd_avx512.h"
 #include "base/simd/vmath.h"
@@ -19,10 +20,17 @@
 #include "run/backend/cpu/kernels/dtype_template.h"
 #include "run/backend/cpu/kernels/tile_template.h"
 
-/* Not a level of its own: processors have it with and without AMX. */
-static bool usable(void) {
+/* Not a level of its own: processors have it with and without AMX. Asked once: a virtual machine takes microseconds for
+ * the answer. */
+static bool has_unit;
+static pthread_once_t asked_unit = PTHREAD_ONCE_INIT;
+static void ask_unit(void) {
     unsigned a, b, c, d;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 23 & 1);
+    has_unit = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 23 & 1);
+}
+static bool usable(void) {
+    pthread_once(&asked_unit, ask_unit);
+    return has_unit;
 }
 
 const ep_tuned_row ep_f16_gemm_avx512fp16_t12x32 = {
