@@ -142,8 +142,6 @@ static ep_status keep_in_step(kineto_reader *r) {
 
 static ep_status found_window(kineto_reader *r) {
     kineto_cut *c = &r->cut;
-    if (!c->any && !c->origin)
-        return ep_fail(r->err, EP_ERROR_NOT_FOUND, "the trace has no span events to cut a window from");
     c->first = kineto_first_start(c->any, c->first, c->origin);
     c->start = c->first + r->options->window_start_ns;
     c->end = c->first + r->options->window_end_ns;
@@ -158,6 +156,9 @@ ep_status kineto_cut_found(kineto_reader *r) {
     kineto_cut *c = &r->cut;
     c->looking = false;
     if (c->no_memory) return ep_fail(r->err, EP_ERROR_OUT_OF_MEMORY, "no memory for a region's instances");
+    if (!c->any && !c->origin)
+        return ep_fail(r->err, EP_ERROR_NOT_FOUND, "the trace has no span events to cut a %s from",
+                       c->mode == CUT_WINDOW ? "window" : "region");
     if (c->mode == CUT_WINDOW) return found_window(r);
     if (c->region && *c->step) EP_TRY(keep_in_step(r));
     if (!c->instances.count)
