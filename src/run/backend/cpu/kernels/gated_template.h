@@ -1,6 +1,6 @@
 /* act(gate) * up over a row, its form for interleaved inputs, and its gradients, written once over the vector vocabulary.
- * Bound by memory in f32, at the bound both ways; 16 results in a 16-bit dtype take 3.1 ns of gathers from the table where
- * memory takes 2.3 to 3 a thread (docs/performance.md). Uses the TILE_* words and tile_act_rounded of tile_template.h. */
+ * Bound by memory in f32, at the bound both ways; in a 16-bit dtype forward by memory and the vector ports alike,
+ * backward by those ports (docs/performance.md). Uses the TILE_* words and tile_act_rounded of tile_template.h. */
 #if defined(__AVX512FP16__) && V_LANES == 16 && !defined(TILE_DTYPE_BF16) && TILE_SIZE == 2
 #define GATED_F16_UNIT
 #endif
