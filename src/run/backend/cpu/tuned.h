@@ -69,10 +69,11 @@ typedef struct ep_sweep {
     int64_t tiles, chunks; /* row tiles of more than half of mr rows */
     const char *a, *b;
     int64_t a_tile, a_row, a_chunk; /* bytes between row tiles of x, rows of a tile, chunks of a row */
-    float *c;                       /* tile after tile of sums; in a ring, EP_RING tiles, which are used in turn */
+    float *c;                       /* tile after tile of sums */
+    /* Not NULL where all of k is here: EP_RING tiles that sums leave to in turn, each finished two tiles later, while in L1.
+     * `done` is then the first of these tiles. */
+    float *ring;
     bool first;
-    bool
-        ring; /* all of k is here: each tile is finished two tiles later, its sums still in L1. `done` is the first of them */
     const char *ahead; /* fetched: `lines` cache lines a chunk, tile after tile */
     int lines;
     const char *more; /* fetched too, x of the next part of k: more_bytes of each tile, more_tile apart; not NULL */

@@ -55,7 +55,7 @@ typedef struct desk {
     int64_t x_block;  /* whose x, all of k, is packed there; -1: none */
     int64_t x_chunks; /* from one row tile of x to the next */
     const char *tail; /* where x is read as it lies: the packed rows behind its whole tiles; or NULL */
-    float *sums;
+    float *sums, *ring;
     char *products;     /* for the hook: [product][block_rows][hook_panels * width] as the dtype */
     int64_t panel0;     /* first panel of the products that are there */
     int64_t panel1;     /* end of this thread's panels in the block, or of a group of them */
@@ -138,6 +138,10 @@ static int useful_threads(const job *j, int threads) {
     return ops < pays && bytes < FORK_BYTES && moved < FORK_MOVED ? 1 : threads;
 }
 
+static size_t ring_bytes(const ep_tuned_row *r) {
+    return r->sweep ? (size_t)(EP_RING * r->mr * 2 * r->half) * sizeof(float) : 0;
+}
+
 /* Row blocks whose packed x fills half of L2; where k is too long for that, k goes by in supers and the sums of a group of
  * panels wait in memory. Where there are fewer panels than threads, a block of rows for each thread at least. No bits
  * depend on any of this. */
@@ -165,9 +169,9 @@ static void choose_blocks(job *j, int threads) {
     int64_t panel_sums = j->block_rows * 2 * r->half * 4 * j->pack_count;
     j->group = j->w->chunks <= j->super ? (r->sweep ? 2 : 1) : max64(min64(j->w->panels, 2 * l2 / panel_sums), 1);
     if (crosses(j)) j->group = max64(j->group, EP_ACROSS);
-    j->plain_x = supers == 1 && takes_plain_x(j);
+    j->plain_x = j->w->chunks <= min64(j->super, r->block_chunks) && takes_plain_x(j);
     j->x_bytes = (size_t)(chunk_bytes * max64(j->super, 1) + 63) / 64 * 64;
-    j->sum_bytes = (size_t)(panel_sums * j->group + 63) / 64 * 64;
+    j->sum_bytes = (size_t)(panel_sums * j->group + 63) / 64 * 64 + ring_bytes(r);
     if (!j->call->hook) return;
     /* A hook's tile: 64 columns, more where there are few rows, so that a call is long beside its own cost. */
     int64_t width = panel_width(j), cols = max64(64, min64(2048 / j->block_rows, 512));
@@ -329,13 +333,6 @@ static bool let_wait(const job *j, desk *d, int64_t m0, int64_t panel, const flo
     return true;
 }
 
-/* Whether a sweep finishes its own tiles: all of k is one block. Gelus don't: what their short form is not right for is
- * known at the sweep's end. */
-static bool in_ring(const job *j, int64_t panel, int64_t blocks, int64_t tiles) {
-    bool gelu = j->call->act == EP_ACT_GELU_TANH || j->call->act == EP_ACT_GELU_ERF;
-    return blocks == 1 && j->w->chunks <= j->row->block_chunks && tiles > 2 && !gelu && in_sweeps(j, panel);
-}
-
 /* Lines that each of so many row tiles fetches a chunk; where they are many, so that ep_fetch can take four streams. */
 static int fetched_lines(const ep_tuned_row *r, int64_t tiles) {
     int lines = (int)ceil_div(2 * r->half, tiles);
@@ -368,11 +365,12 @@ static void sweep_panel(const job *j, desk *d, int64_t m0, int64_t rows, int64_t
     int64_t blocks = ceil_div(chunks, r->block_chunks), tile_sums = r->mr * 2 * r->half,
             packed_chunk = r->mr * r->a_bytes;
     const char *b = w->data + panel * w->panel_bytes + chunk0 * chunk_bytes, *end = w->data + w->bytes;
-    bool last = chunk0 + chunks >= w->chunks, ring = in_ring(j, panel, blocks, tiles);
-    const ep_tile waiting = ring ? make_tile(j, m0, r->mr, panel, sums) : d->waiting;
+    bool last = chunk0 + chunks >= w->chunks,
+         ring = last && blocks == 1 && chunk0 == 0 && tiles > 2 && in_sweeps(j, panel);
+    const ep_tile waiting = ring ? make_tile(j, m0, r->mr, panel, d->ring) : d->waiting;
     for (int64_t i = 0; i < blocks; i++) {
         int64_t from = chunks * i / blocks, now = chunks * (i + 1) / blocks - from;
-        ep_sweep s = {.tiles = tiles, .chunks = now, .c = sums, .first = chunk0 + from == 0, .ring = ring};
+        ep_sweep s = {.tiles = tiles, .chunks = now, .c = sums, .first = chunk0 + from == 0};
         s.a_row = d->tail ? j->call->x_row * (int64_t)ep_dtype_size(w->dtype) : r->a_bytes;
         s.a_chunk = d->tail ? 64 : packed_chunk;
         s.a_tile = d->tail ? r->mr * s.a_row : d->x_chunks * packed_chunk;
@@ -380,6 +378,7 @@ static void sweep_panel(const job *j, desk *d, int64_t m0, int64_t rows, int64_t
         s.more = s.a; /* nothing of it, unless fetch_part says what */
         s.ahead = i + 1 < blocks ? s.b + now * chunk_bytes : what_follows(j, d, w, panel, chunk0, chunks);
         s.lines = s.ahead + now * chunk_bytes <= end ? fetched_lines(r, tiles) : 0;
+        s.ring = ring ? d->ring : NULL;
         if (last && waiting.sums) finish_in(j, &s, &waiting, rows, i, blocks);
         if (d->next_x) fetch_part(j, d, &s, (panel - d->group0) * blocks + i, (d->panel1 - d->group0) * blocks);
         r->sweep(&s);
@@ -535,6 +534,7 @@ static void run_share(void *user, int thread, int threads) {
     char *scratch = j->scratch + (size_t)thread * (j->x_bytes + j->sum_bytes + j->hook_bytes);
     desk d = {.x_block = -1, .sums = (float *)(void *)(scratch + j->x_bytes)};
     d.products = scratch + j->x_bytes + j->sum_bytes;
+    d.ring = (float *)(void *)(d.products - ring_bytes(j->row));
     if (j->packing) pack_share(j, thread, threads);
     if (j->row->begin) j->row->begin();
     int64_t from, to;

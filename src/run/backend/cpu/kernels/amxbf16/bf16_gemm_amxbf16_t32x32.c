@@ -325,7 +325,7 @@ static inline __attribute__((always_inline)) bool finish_begin(finish *f, const 
     f->bias0 = t->bias0 ? v_load(t->bias0) : v_set1(0), f->bias1 = bias1 ? v_load(bias1) : v_set1(0);
     f->biased = t->bias0 || bias1, f->eager = t->rounding == EP_ROUNDING_EAGER;
     f->sums = t->sums + s->row0 * 32, f->sums_jump = 1024 - (rows - 1) * 32;
-    f->ring = s->c, f->ring_end = s->ring ? s->c + EP_RING * 1024 : NULL;
+    f->ring = s->ring, f->ring_end = s->ring ? s->ring + EP_RING * 1024 : NULL;
     f->out = (char *)t->out + s->row0 * t->out_row, f->out_jump = s->done_tile - (rows - 1) * t->out_row;
     f->residual = t->residual ? (const char *)t->residual + s->row0 * t->residual_row : NULL;
     f->residual_jump = (33 - rows) * t->residual_row, f->out_tile = s->done_tile;
@@ -343,28 +343,65 @@ static inline __attribute__((always_inline)) bool finish_begin(finish *f, const 
     return true;
 }
 
-/* Rows that the short form was not right for, by the table: those with odd lanes, or all if some result was spoiled. */
-static __attribute__((noinline)) void finish_odd(const ep_sweep *s, const uint16_t *odd, bool all) {
+/* Rows of a tile that the short form was not right for, by the table: those with odd lanes, or all. */
+static __attribute__((noinline)) void finish_odd(const ep_sweep *s, int64_t t, const float *sums, const uint16_t *odd) {
     const ep_tile *done = s->done;
-    for (int64_t t = 0; t < s->tiles; t++) {
-        int end = t + 1 < s->tiles || s->end >= s->row1 ? s->row1 : s->end;
-        const float *sums = done->sums + t * 1024;
-        char *out = (char *)done->out + t * s->done_tile;
-        for (int r = s->row0; r < end; r++)
-            if (*odd++ || all) finish_odd_row(done, sums + r * 32, out + r * done->out_row);
+    int end = t + 1 < s->tiles || s->end >= s->row1 ? s->row1 : s->end;
+    char *out = (char *)done->out + t * s->done_tile;
+    for (int r = s->row0; r < end; r++)
+        if (!odd || odd[r - s->row0]) finish_odd_row(done, sums + r * 32, out + r * done->out_row);
+}
+
+/* The tiles from t0 to t1 of what a sweep has finished; `odd`: of the first of all rows. */
+static inline __attribute__((always_inline)) void finish_check(const ep_sweep *s, int64_t t0, int64_t t1,
+                                                               const uint16_t *odd) {
+    int rows = s->row1 - s->row0;
+    for (int64_t t = t0; t < t1; t++) {
+        __m512i any = _mm512_maskz_loadu_epi16(rows < 32 ? (1u << rows) - 1 : ~0u, odd + t * rows);
+        if (__builtin_expect(_mm512_test_epi32_mask(any, any) != 0, 0))
+            finish_odd(s, t, s->ring ? s->ring + t % EP_RING * 1024 : s->done->sums + t * 1024, odd + t * rows);
     }
 }
 
-static inline __attribute__((always_inline)) void finish_end(const ep_sweep *s, const uint16_t *odd, uint16_t *end,
-                                                             v_f32 spoiled, unsigned flags) {
+/* All results of a ring's sweep again: its sums are made once more, one tile after the other. */
+static __attribute__((noinline)) void ring_again(const ep_sweep *s) {
+    for (int64_t t = 0; t < s->tiles; t++) {
+        const char *a = s->a + t * s->a_tile, *b = s->b;
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+        for (int64_t i = 0; i < s->chunks; i++, a += s->a_chunk, b += 2048) {
+            _tile_loadd(4, a, s->a_row);
+            _tile_loadd(5, a + 16 * s->a_row, s->a_row);
+            _tile_loadd(6, b, 128);
+            _tile_loadd(7, b + 64, 128);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+        _tile_stored(0, s->ring, 128);
+        _tile_stored(1, s->ring + 16, 128);
+        _tile_stored(2, s->ring + 512, 128);
+        _tile_stored(3, s->ring + 528, 128);
+        __asm__ volatile("" ::: "memory");
+        finish_odd(s, t, s->ring, NULL);
+        __asm__ volatile("" ::: "memory");
+    }
+}
+
+/* All rows again, if one of them was spoiled. */
+static inline __attribute__((always_inline)) void finish_end(const ep_sweep *s, v_f32 spoiled, unsigned flags) {
     enum { DENORMAL_OPERAND = 2 };
     __asm__ volatile("" ::"v"(spoiled));
     bool all = swap_flags(flags & 0x3f) & DENORMAL_OPERAND;
     all |= _mm512_cmp_ps_mask((__m512)spoiled, (__m512)spoiled, _CMP_UNORD_Q) != 0;
-    __m512i any = _mm512_setzero_si512();
-    _mm512_storeu_si512(end, any);
-    for (const uint16_t *o = odd; o < end; o += 32) any = _mm512_or_si512(any, _mm512_loadu_si512(o));
-    if (all || _mm512_test_epi32_mask(any, any)) finish_odd(s, odd, all);
+    if (__builtin_expect(!all, 1)) return;
+    if (s->ring)
+        ring_again(s);
+    else
+        for (int64_t t = 0; t < s->tiles; t++) finish_odd(s, t, s->done->sums + t * 1024, NULL);
 }
 
 /* The sums of the tile before leave a register just before this tile's come into it. */
@@ -378,13 +415,13 @@ static inline __attribute__((always_inline)) void finish_end(const ep_sweep *s, 
     } while (0)
 
 /* Weights of the block stay in L1; x passes by with a hint not to displace them, always one step ahead of its use. */
-static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, const bool first, const int kind,
-                                                             const char *a, const char *next, float *c, float *before,
-                                                             const float *after, const char *ahead, const char *more,
-                                                             finish *f) {
+static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, const bool first, const bool packed,
+                                                             const int kind, const char *a, const char *next, float *c,
+                                                             float *before, const float *after, const char *ahead,
+                                                             const char *more, finish *f) {
     const int64_t chunks = s->chunks;
     const int lines = s->lines;
-    const int64_t a_row = s->a_row, a_chunk = s->a_chunk;
+    const int64_t a_row = packed ? 64 : s->a_row, a_chunk = packed ? 2048 : 64;
     const char *b = s->b, *x = chunks > 1 ? a + a_chunk : next;
     const char *sums = (const char *)after, *sums_end = sums + (first ? 0 : 4096); /* in L2 */
     const char *more_end = more + s->more_bytes;
@@ -423,9 +460,10 @@ static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, 
     }
 }
 
-static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s, const bool first, const int kind) {
+static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s, const bool first, const bool packed,
+                                                              const int kind) {
     uint16_t odd[FINISH_ROWS + 32];
-    const bool ring = first && s->ring && (kind == FINISH_PLAIN || kind == FINISH_GATED);
+    const bool ring = kind != FINISH_NONE && s->ring, gelu = kind == FINISH_TANH || kind == FINISH_ERF;
     finish f = {.rows = 0, .odd = odd};
     if (kind != FINISH_NONE && !ring && !finish_begin(&f, s, kind)) f.rows = 0;
     const char *a = s->a;
@@ -433,38 +471,50 @@ static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s,
     _tile_stream_loadd(4, a, s->a_row);
     _tile_stream_loadd(5, a + 16 * s->a_row, s->a_row);
     for (int64_t t = 0; t < s->tiles; t++, a += s->a_tile) {
-        float *c = s->c + (ring ? t % EP_RING : t) * 1024;
+        float *c = s->c + t * 1024;
         if (ring && t == 2) finish_begin(&f, s, kind);
-        sweep_tile(s, first, kind, a, t + 1 < s->tiles ? a + s->a_tile : a, c, before,
+        sweep_tile(s, first, packed, kind, a, t + 1 < s->tiles ? a + s->a_tile : a, c, before,
                    t + 1 < s->tiles ? c + 1024 : s->c, s->ahead + t * s->chunks * s->lines * 64,
                    s->more + t * s->more_tile, &f);
-        before = c;
+        before = ring ? s->ring + t % EP_RING * 1024 : c;
+        if (ring && gelu && t > 2) finish_check(s, t - 3, t - 2, odd);
     }
     _tile_stored(0, before, 128);
     _tile_stored(1, before + 16, 128);
     _tile_stored(2, before + 512, 128);
     _tile_stored(3, before + 528, 128);
-    if ((kind == FINISH_TANH || kind == FINISH_ERF) && f.rows) finish_end(s, odd, f.odd, f.spoiled, f.flags);
-    if (!ring) return;
-    if (s->tiles <= 2) finish_begin(&f, s, kind);
-    while (f.left > 0) finish_row(&f, kind);
+    for (int i = 0; ring && i < 2 * f.rows; i++) finish_row(&f, kind);
+    if (!gelu || !f.rows) return;
+    finish_check(s, ring && s->tiles > 3 ? s->tiles - 3 : 0, s->tiles, odd);
+    finish_end(s, f.spoiled, f.flags);
 }
 
 static int kind_of(const ep_sweep *s) {
     if (!s->done) return FINISH_NONE;
     if (!s->pair) return FINISH_PLAIN;
-    if (s->ring || s->tiles * (s->row1 - s->row0) > FINISH_ROWS) return FINISH_GATED;
+    if (s->tiles * (s->row1 - s->row0) > FINISH_ROWS) return FINISH_GATED;
     return s->done->act == EP_ACT_GELU_TANH ? FINISH_TANH : s->done->act == EP_ACT_GELU_ERF ? FINISH_ERF : FINISH_GATED;
 }
+
+/* x as it lies: all of k is one block. */
+#define SWEEP(kind)                                                                                                    \
+    do {                                                                                                               \
+        if (s->a_chunk != 2048)                                                                                        \
+            sweep_tiles(s, true, false, kind);                                                                         \
+        else if (s->first)                                                                                             \
+            sweep_tiles(s, true, true, kind);                                                                          \
+        else                                                                                                           \
+            sweep_tiles(s, false, true, kind);                                                                         \
+    } while (0)
 
 static void sweep(const ep_sweep *s) {
     __asm__ volatile("" ::: "memory");
     switch (kind_of(s)) {
-    case FINISH_NONE: s->first ? sweep_tiles(s, true, FINISH_NONE) : sweep_tiles(s, false, FINISH_NONE); break;
-    case FINISH_GATED: s->first ? sweep_tiles(s, true, FINISH_GATED) : sweep_tiles(s, false, FINISH_GATED); break;
-    case FINISH_TANH: s->first ? sweep_tiles(s, true, FINISH_TANH) : sweep_tiles(s, false, FINISH_TANH); break;
-    case FINISH_ERF: s->first ? sweep_tiles(s, true, FINISH_ERF) : sweep_tiles(s, false, FINISH_ERF); break;
-    default: s->first ? sweep_tiles(s, true, FINISH_PLAIN) : sweep_tiles(s, false, FINISH_PLAIN); break;
+    case FINISH_NONE: SWEEP(FINISH_NONE); break;
+    case FINISH_GATED: SWEEP(FINISH_GATED); break;
+    case FINISH_TANH: SWEEP(FINISH_TANH); break;
+    case FINISH_ERF: SWEEP(FINISH_ERF); break;
+    default: SWEEP(FINISH_PLAIN); break;
     }
     __asm__ volatile("" ::: "memory");
 }
