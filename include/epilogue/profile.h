@@ -20,9 +20,9 @@ typedef struct ep_profile_options {
 
 typedef struct ep_profile ep_profile;
 EP_API ep_status ep_profile_start(const ep_profile_options *options, ep_error *err, ep_profile **out);
-/* Ends the current step ("ProfilerStep#N") and begins the next. */
+/* Ends the current step ("ProfilerStep#N") and begins the next. NULL is fine. */
 EP_API void ep_profile_step(ep_profile *p);
-/* Stops recording and gives the trace, owned by the caller. `p` ends. */
+/* Stops recording and gives the trace, owned by the caller; `out` NULL drops it. `p` ends. */
 EP_API ep_status ep_profile_stop(ep_profile *p, ep_error *err, ep_trace **out);
 
 /* A named span on the calling thread; nests. `name` must outlive the recording (a literal, say). */

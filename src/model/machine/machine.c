@@ -158,6 +158,7 @@ static ep_status make_folder(const char *path, ep_error *err) {
 }
 
 ep_status ep_machine_write(const ep_machine *m, const char *path, ep_error *err) {
+    if (!m || !path) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "the %s is NULL", m ? "path" : "machine");
     ep_text t = {0};
     ep_text_add(&t, "# What this machine can do. Two numbers: one thread, all threads; 0 = unknown.\n");
     for (size_t i = 0; i < FIELD_COUNT; i++) write_field(&t, i, m);
@@ -218,6 +219,7 @@ ep_status ep_machine_load(ep_device device, ep_error *err, ep_machine *out) {
     char path[4096];
     ep_machine m;
     ep_error local = {0};
+    if (!out) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "out is NULL");
     bool stored =
         ep_machine_path(device, &local, path, sizeof path) == EP_OK && ep_machine_read(path, &local, &m) == EP_OK;
     if (stored) {

@@ -121,6 +121,7 @@ ep_status ep_tensor_create(ep_dtype dtype, int ndim, const int64_t *sizes, ep_er
 
 ep_status ep_tensor_zeros(ep_dtype dtype, int ndim, const int64_t *sizes, ep_error *err, ep_tensor **out) {
     ep_tensor *t;
+    if (!out) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "out is NULL");
     EP_TRY(ep_tensor_create(dtype, ndim, sizes, err, &t));
     memset(t->storage->data, 0, t->storage->bytes);
     *out = t;
@@ -365,6 +366,7 @@ static void compare_run(const double *a, const double *b, int64_t n, int64_t fir
 ep_status ep_tensor_compare(const ep_tensor *a, const ep_tensor *b, double floor, ep_error *err, ep_difference *out) {
     EP_TRY(ep_tensor_check_host(a, err));
     EP_TRY(ep_tensor_check_host(b, err));
+    if (!out) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "out is NULL");
     if (a->ndim != b->ndim || memcmp(a->sizes, b->sizes, sizeof(int64_t) * (size_t)a->ndim) != 0) {
         char ta[128], tb[128];
         return ep_fail(err, EP_ERROR_SHAPE, "shapes %s and %s differ", ep_shape_text(a->ndim, a->sizes, ta, sizeof ta),

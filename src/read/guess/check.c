@@ -140,6 +140,7 @@ size_t ep_verdicts_count(const ep_verdicts *v) {
 }
 
 ep_status ep_verdicts_get(const ep_verdicts *v, size_t index, ep_verdict *out) {
+    if (!v || !out) return EP_ERROR_INVALID_ARGUMENT;
     if (index >= v->count) return EP_ERROR_NOT_FOUND;
     *out = v->rows[index].v;
     return EP_OK;

@@ -395,6 +395,8 @@ static ep_status parse_claim(parser *p) {
 ep_status ep_guess_parse(const char *text, size_t size, ep_error *err, ep_guess **out) {
     ep_error own = {0};
     if (!err) err = &own;
+    if ((size && !text) || !out)
+        return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "the %s is NULL", out ? "text" : "result");
     if (size > (size_t)64 << 20)
         return ep_fail(err, EP_ERROR_FORMAT, "a guess of %zu bytes; at most 64 MiB are read", size);
     ep_guess *g = calloc(1, sizeof *g);

@@ -41,6 +41,7 @@ static ep_status dispatch_ns(ep_device device, ep_error *err, double *out) {
 ep_status ep_machine_measure(ep_device device, int threads, ep_error *err, ep_machine *out) {
     char path[4096];
     ep_machine m;
+    if (!out) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "out is NULL");
     if (device.kind == EP_DEVICE_CPU) {
         EP_TRY(ep_cpu_measure(threads, err, &m));
     } else {

@@ -45,6 +45,7 @@ ep_status ep_profile_measure_cost(ep_error *err, ep_profile_cost *out) {
     ep_profile_cost cost = {.ns_per_span = 1e9, .ns_per_kernel = 1e9, .ns_off = 1e9};
     ep_profile_options options = {.events_per_thread = (size_t)ROUNDS * EVENTS * 8};
     ep_profile *p;
+    if (!out) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "the result must not be NULL");
     EP_TRY(ep_profile_start(&options, err, &p));
     for (int i = 0; i < ROUNDS; i++) {
         cost.ns_per_span = least(cost.ns_per_span, spans());

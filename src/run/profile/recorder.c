@@ -326,6 +326,7 @@ ep_status ep_profile_start(const ep_profile_options *options, ep_error *err, ep_
 }
 
 void ep_profile_step(ep_profile *p) {
+    if (!p) return;
     end_step(p);
     p->step++;
     apply_phase(p);

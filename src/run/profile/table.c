@@ -206,6 +206,9 @@ static bool fill(table *x, ep_table_sort sort) {
 
 ep_status ep_profile_table(const ep_trace *trace, ep_table_sort sort, int width, ep_error *err, char **out) {
     ep_links *links = NULL;
+    if (!trace || !out) return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "the %s is NULL", trace ? "result" : "trace");
+    if ((unsigned)sort > EP_SORT_NAME)
+        return ep_fail(err, EP_ERROR_INVALID_ARGUMENT, "%d is no way to sort", (int)sort);
     EP_TRY(ep_links_create(trace, err, &links));
     table x = {.t = trace, .links = links};
     ep_text o = {0};

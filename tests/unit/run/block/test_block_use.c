@@ -217,6 +217,36 @@ static void wrong_arguments_are_named(void **state) {
     end(&p);
 }
 
+/* A fallible function refuses NULL where it needs an object or a place for its result. */
+static void null_is_refused_by_all(void **state) {
+    (void)state;
+    ep_tensor *t;
+    OK(ep_tensor_zeros(EP_DTYPE_F32, 1, &(int64_t){4}, NULL, &t));
+    ep_device cpu = {EP_DEVICE_CPU, 0};
+    ep_machine m = {0};
+    char *text = NULL;
+    const ep_status got[] = {ep_tensor_zeros(EP_DTYPE_F32, 1, &(int64_t){4}, NULL, NULL),
+                             ep_tensor_compare(t, t, 1, NULL, NULL),
+                             ep_machine_load(cpu, NULL, NULL),
+                             ep_machine_measure(cpu, 1, NULL, NULL),
+                             ep_machine_write(NULL, "f", NULL),
+                             ep_machine_write(&m, NULL, NULL),
+                             ep_profile_table(NULL, EP_SORT_CALLS, 0, NULL, &text),
+                             ep_profile_measure_cost(NULL, NULL),
+                             ep_profile_stop(NULL, NULL, NULL),
+                             ep_guess_parse(NULL, 5, NULL, &(ep_guess *){NULL}),
+                             ep_guess_parse("", 0, NULL, NULL),
+                             ep_verdicts_get(NULL, 0, &(ep_verdict){0}),
+                             ep_explain(NULL, NULL, 1, NULL, NULL, &(ep_report *){NULL}),
+                             ep_trace_read(NULL, NULL, NULL, &(ep_trace *){NULL}),
+                             ep_weights_open(NULL, NULL, &(ep_weights *){NULL}),
+                             ep_compile(NULL, says_not_found, NULL, 1, 1, NULL, &(ep_compiled *){NULL})};
+    for (size_t i = 0; i < sizeof got / sizeof *got; i++)
+        if (got[i] != EP_ERROR_INVALID_ARGUMENT) fail_msg("call %zu gave %s", i, ep_status_name(got[i]));
+    ep_profile_step(NULL);
+    ep_tensor_destroy(t);
+}
+
 /* Weights, block and context end before what was made of them. */
 static void any_order_of_ends(void **state) {
     (void)state;
@@ -311,6 +341,7 @@ int main(void) {
         cmocka_unit_test(a_child_goes_on),
 #endif
         cmocka_unit_test(wrong_arguments_are_named),
+        cmocka_unit_test(null_is_refused_by_all),
         cmocka_unit_test(any_order_of_ends),
         cmocka_unit_test(rows_a_gibi_element_apart),
     };
