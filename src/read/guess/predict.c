@@ -267,10 +267,9 @@ static ways find_ways(const ep_block_request *q) {
                                           [EP_ANSWER_EAGER] = sketch_eager};
     ways w = {.usual = by_mode[q->mode]};
     if (q->mode == EP_MODE_TUNED && q->tuned_pair == EP_TUNED_WHOLE) w.usual = sketch_whole;
-    if (q->mode == EP_MODE_TUNED && may_go_apart(q)) {
-        if (q->tuned_pair == EP_TUNED_UNDECIDED) w.apart = sketch_apart;
-        if (q->tuned_pair == EP_TUNED_APART) w.usual = sketch_apart;
-    }
+    if (q->mode == EP_MODE_TUNED && q->tuned_pair == EP_TUNED_APART)
+        w.usual = q->kind == EP_BLOCK_GATED ? sketch_apart : sketch_plan;
+    if (q->mode == EP_MODE_TUNED && q->tuned_pair == EP_TUNED_UNDECIDED && may_go_apart(q)) w.apart = sketch_apart;
     if (q->mode != EP_MODE_COMPILED) return w;
     bool open = q->answer == EP_ANSWER_UNDECIDED;
     w.usual = by_answer[q->answer];

@@ -64,9 +64,16 @@ static int whole(const ep_block *b, int64_t rows) {
 
 ep_tuned_pair ep_block_tuned_pair(const ep_block *b, int64_t rows) {
     if (b && rows > 0 && whole(b, rows) >= 0) return EP_TUNED_WHOLE;
-    if (!b || !b->packed_first || b->kind != EP_BLOCK_GATED) return EP_TUNED_UNDECIDED;
+    if (!b || b->kind == EP_BLOCK_LINEAR) return EP_TUNED_UNDECIDED;
+    /* A GPU knows before it runs; its packs, a cache, mostly are the weights themselves. */
+    if (!b->packed_first && b->ctx->ops.tuned_whole) ep_block_tuned_pack((ep_block *)(uintptr_t)b);
+    if (!b->packed_first) return EP_TUNED_UNDECIDED;
     const ep_backend_ops *ops = &b->ctx->ops;
-    return ops->tuned_pair_way && rows > 0 ? ops->tuned_pair_way(b->packed_first, rows) : EP_TUNED_FUSED;
+    bool gated = b->kind == EP_BLOCK_GATED;
+    if (!gated && !ops->tuned_whole) return EP_TUNED_UNDECIDED;
+    ep_tuned_pair way = ops->tuned_pair_way && rows > 0 ? ops->tuned_pair_way(b->packed_first, rows) : EP_TUNED_FUSED;
+    bool exact = b->act == EP_ACT_NONE || b->act == EP_ACT_RELU; /* in the epilogue of a library's product */
+    return !gated && exact ? EP_TUNED_FUSED : way;
 }
 
 int64_t ep_block_packed_bytes(const ep_block *b) {

@@ -75,6 +75,7 @@ const ep_backend_ops ep_backend_cuda = {
     .tuned = cuda_tuned,
     .tuned_whole = cuda_tuned_whole,
     .tuned_pair = cuda_tuned_pair,
+    .tuned_pair_way = cuda_tuned_pair_way,
     .module_load = cuda_module_load,
     .module_free = cuda_module_free,
     .module_symbol = cuda_module_symbol,

@@ -103,16 +103,18 @@ const char *cuda_select_reason(const cuda_shape *s, int row) {
  * residual of its own pass outweighs that up to 16 rows. Up to 4 rows ours is ahead unless there are many columns. (H200, us: 8 x
  * 4096 -> 14336 31 for 38, 16 x 2048 -> 16384 19 for 31, 64 x 4096 -> 4096 11.1 for 13.6, 1 x 4096 -> 4096 11.6 for 9.1, 1 x 4096 ->
  * 14336 31.6 for 34.1; mlp 32 x 4096 -> 16384 75 for 89, 16 x 768 -> 3072 12.8 for 11.1.) Of many rows
- * it has those where nothing follows the sums, and all whose activation a short k does not hide (8192 x 768 -> 3072 -> 768 136 for
- * 167 to 187, 256 x 4096 -> 16384 114 for 130, 4096 x 4096 -> 16384 1704 for 1687). */
+ * it has those where nothing follows the sums, and those whose activation ours does not hide: in turns it is hidden from 2048 rows
+ * on (mlp 8192 x 768 -> 3072 130 for 138, 2048 x 768 -> 3072 36 for 41, 8192 x 2048 -> 8192 829 for 873), but 2048 x 4096 -> 16384
+ * 849 for 836, 256 x 4096 -> 16384 126 for 111. */
 bool cuda_select_library(const cuda_shape *s, int row, bool residual) {
     if (row < 0) return true;
     bool more = s->act != EP_ACT_NONE || residual;
     if (s->gated) return false;
+    if (s->act != EP_ACT_NONE && residual && s->m > 16) return true; /* no kernel of ours has both */
     if (s->m <= 4) return !more && s->n >= 8192;
     if (s->m <= 16) return !more || 2 * s->n * s->k > (int64_t)16 << 20;
-    bool shown = s->act != EP_ACT_NONE && (s->m < 2048 || s->k < 2048);
-    return s->m <= 128 || !more || shown;
+    bool in_turns = cuda_gemm_rows[row].tile_n == 192 && s->m >= (s->k > 2048 ? 4096 : 2048);
+    return s->m <= 128 || !more || (s->act != EP_ACT_NONE && !in_turns);
 }
 
 enum { FORM_decode = false, FORM_rows = true, WHAT_mlp = false, WHAT_gated_mlp = true };

@@ -130,6 +130,8 @@ ep_status cuda_tuned(ep_backend *b, const ep_tuned_call *call, ep_error *err);
 /* cuda_block.c */
 int cuda_tuned_whole(ep_backend *b, ep_dtype dtype, bool gated, int64_t m, int64_t k, int64_t n, int64_t out,
                      ep_act act);
+/* As the call's first product is made if it has an activation: FUSED, or APART by the library and passes. */
+ep_tuned_pair cuda_tuned_pair_way(const ep_packed *p, int64_t m);
 ep_status cuda_tuned_pair(ep_backend *b, int whole, const ep_tuned_call *first, const ep_tuned_call *last, bool *ran,
                           ep_error *err);
 

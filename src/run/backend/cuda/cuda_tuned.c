@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda_images.h"
 #include "cuda_packed.h"
 #include "cuda_select.h"
 
@@ -319,6 +320,16 @@ static ep_status stage(cuda_state *s, ep_tuned_call *c, staged *t, ep_error *err
         *bias[i] = t->bias[i]->data;
     }
     return EP_OK;
+}
+
+ep_tuned_pair cuda_tuned_pair_way(const ep_packed *p, int64_t m) {
+    const cuda_state *s = p->state;
+    cuda_shape shape = {m,        p->n,        p->k,
+                        p->dtype, p->w[1],     EP_ACT_GELU_TANH, /* all activations alike */
+                        s->major, s->sm_count, EP_ROUNDING_EAGER};
+    int row = cuda_select(&shape);
+    bool own = !cuda_select_library(&shape, row, false) && cuda_image_count > 0;
+    return own ? EP_TUNED_FUSED : EP_TUNED_APART;
 }
 
 ep_status cuda_tuned(ep_backend *b, const ep_tuned_call *given, ep_error *err) {

@@ -118,6 +118,13 @@ static void test_tuned_pair(void **state) {
     q.mode = EP_MODE_COMPILED;
     q.answer = EP_ANSWER_PLAN;
     assert_int_equal(p.work.bytes_read, predict(q).work.bytes_read); /* the same four kernels */
+    q = article(EP_BLOCK_MLP, EP_MODE_TUNED); /* on a GPU: the activation a pass of its own, or not */
+    q.device.kind = EP_DEVICE_CUDA;
+    range(predict(q).kernel_range, 2, 2);
+    q.tuned_pair = EP_TUNED_APART;
+    range(predict(q).kernel_range, 3, 3);
+    q.tuned_pair = EP_TUNED_WHOLE;
+    range(predict(q).kernel_range, 1, 1);
     q = article(EP_BLOCK_GATED, EP_MODE_TUNED);
     q.rounding = EP_ROUNDING_FEWEST; /* 16 bits that stay f32 until the store: our kernel only */
     range(predict(q).kernel_range, 2, 2);

@@ -187,9 +187,12 @@ static void roundings(void **state) {
     }
     cuda_shape up = {8192, 3072, 768, EP_DTYPE_BF16, false, EP_ACT_GELU_TANH, 9, 132, EP_ROUNDING_EAGER};
     assert_string_equal(cuda_gemm_rows[cuda_select(&up)].form, "sm90a_t128x192c2");
-    assert_true(cuda_select_library(&up, cuda_select(&up), false));
-    up.k = 4096;
     assert_false(cuda_select_library(&up, cuda_select(&up), false));
+    assert_true(cuda_select_library(&up, cuda_select(&up), true)); /* no kernel has both */
+    up.m = 1024;
+    assert_true(cuda_select_library(&up, cuda_select(&up), false));
+    up.m = 2048, up.k = 4096, up.n = 16384;
+    assert_true(cuda_select_library(&up, cuda_select(&up), false));
 }
 
 /* How a result's k is divided: never into more parts than it has stages, or than there is room for. */
