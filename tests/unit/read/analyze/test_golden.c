@@ -69,6 +69,8 @@ static void test_explain(void **state) {
                 {"explain_lost_kernels.json", {"small/lost_kernels.json"}},
                 {"explain_host_products.json", {"small/host_products.json"}},
                 {"explain_collectives.json", {"explain/collectives.json"}},
+                {"explain_copies_feed_gated.json", {"explain/copies_feed_gated.json"}},
+                {"explain_chain.json", {"explain/chain.json"}},
                 {"explain_ranks.json", {"explain/rank0.json", "explain/rank1.json"}}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         size_t count = rows[i].traces[1] ? 2 : 1;
@@ -95,6 +97,21 @@ static void test_diff(void **state) {
     ep_trace_destroy(b);
 }
 
+/* The one line of a list's JSON behind its path, an object a line. */
+static void list_must_equal(const char *name, const char *json) {
+    const char *from = strstr(json, "\"level\"");
+    assert_non_null(from);
+    char *lines = malloc(2 * strlen(from) + 1), *p = lines;
+    assert_non_null(lines);
+    for (; *from; from++) {
+        if (*from == '{') *p++ = '\n';
+        *p++ = *from;
+    }
+    *p = 0;
+    must_equal(name, lines);
+    free(lines);
+}
+
 static void test_list(void **state) {
     (void)state;
     ep_trace *t = read("explain/training_step.json");
@@ -102,6 +119,12 @@ static void test_list(void **state) {
     ep_report *r = NULL;
     assert_int_equal(ep_list(t, &(ep_list_options){.level = 1, .kernels = true}, &err, &r), EP_OK);
     must_equal("list_training_step.txt", ep_report_text(r));
+    list_must_equal("list_training_step.json", ep_report_json(r));
+    ep_report_destroy(r);
+    ep_trace_destroy(t);
+    t = read("shared/article/mlp_eager.json");
+    assert_int_equal(ep_list(t, &(ep_list_options){.kernels = true, .region = "mlp_fwd"}, &err, &r), EP_OK);
+    list_must_equal("list_eager_region.json", ep_report_json(r));
     ep_report_destroy(r);
     ep_trace_destroy(t);
 }

@@ -85,10 +85,25 @@ static void passes_say_what_they_need(void **state) {
     ep_graph_destroy(g);
 }
 
+/* With `verify` a graph that is not legal is refused, under the name of what made it so. */
+static void what_a_pass_breaks_is_named(void **state) {
+    (void)state;
+    ep_graph *g = ep_graph_create();
+    ep_error err = {0};
+    int32_t x = ep_graph_input(g, EP_DTYPE_F32, 1, (int64_t[]){4}, NULL);
+    int32_t y = ep_graph_op(g, EP_NODE_OP, EP_OP_RELU, NULL, 1, &x, &(ep_shape){EP_DTYPE_F32, 1, {4}});
+    ep_graph_output(g, y);
+    g->values[y].numel = 5;
+    assert_int_equal(ep_passes_run(g, &(ep_pass_options){.verify = true}, &err), EP_ERROR_INTERNAL);
+    assert_non_null(strstr(err.message, "after pass capture: value 1"));
+    ep_graph_destroy(g);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_picture_is_what_the_passes_make),
         cmocka_unit_test(passes_say_what_they_need),
+        cmocka_unit_test(what_a_pass_breaks_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
