@@ -19,7 +19,7 @@ enum {
     FEW_PANELS = 2,       /* that a claim has at least, */
     FEW_BYTES = 1 << 15,  /* and of weights */
     FORK_BYTES = 1 << 17, /* bytes of weights: streaming them takes longer */
-    PLAIN_PANELS = 8,     /* at most, over which x is read as it lies, if its rows are whole lines of different sets */
+    PLAIN_PANELS = 16,    /* at most, over which x is read as it lies, if its rows are whole lines of different sets */
     FORK_MOVED = 1 << 16  /* bytes of x and of results: where k and n are small, packing and storing them does */
 };
 
