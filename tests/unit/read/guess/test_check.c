@@ -102,6 +102,7 @@ static void test_counts(void **state) {
     (void)state;
     verdict("region fwd\nkernels = 2", one, NULL, CONFIRMED, "2", NULL);
     verdict("region fwd\nkernels = 1", one, NULL, BROKEN, "2", "MulFunctor");
+    verdict("region fwd\nkernels < 2", one, NULL, BROKEN, "2", "MulFunctor");
     verdict("region fwd\nkernels = 3", one, NULL, BROKEN, "2", NULL);
     verdict("region fwd\nkernels matching gemm = 1", one, NULL, CONFIRMED, "1", NULL);
     verdict("region fwd\nkernels matching pointwise = 1", one, NULL, CONFIRMED, "1", NULL);
