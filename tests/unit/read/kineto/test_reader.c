@@ -107,7 +107,42 @@ static void test_fast_equals_slow(void **state) {
     each_file(EP_TEST_DIR "/trace/shared/article", check_same);
 }
 
+typedef struct told {
+    int calls;
+    int64_t last;
+} told;
+
+static void count_progress(void *user, int64_t done, int64_t total) {
+    told *p = user;
+    assert_true(done >= p->last && done <= total);
+    p->last = done;
+    p->calls++;
+}
+
+/* Told now and then, and never backward: also where a step is wanted, which reads the file twice. */
+static void test_progress(void **state) {
+    (void)state;
+    enum { EVENTS = 40000, LINE = 96 };
+    char *json = malloc(EVENTS * LINE + 256), *p = json;
+    assert_non_null(json);
+    p += sprintf(p, "[{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#3\",\"pid\":1,\"tid\":1,");
+    p += sprintf(p, "\"ts\":0,\"dur\":9}");
+    for (int i = 0; i < EVENTS; i++)
+        p += sprintf(p, ",{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":1}", i);
+    *p++ = ']';
+    for (int cut = 0; cut < 2; cut++) {
+        ep_error err;
+        ep_trace *t = NULL;
+        told seen = {0};
+        ep_read_options o = {.use_step = cut, .step = 3, .progress = count_progress, .progress_user = &seen};
+        assert_int_equal(ep_trace_read_memory(json, (size_t)(p - json), &o, &err, &t), EP_OK);
+        assert_true(seen.calls >= 2 * (cut + 1) && seen.calls < 20 && seen.last > 0);
+        ep_trace_destroy(t);
+    }
+    free(json);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fast_equals_slow)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fast_equals_slow), cmocka_unit_test(test_progress)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
