@@ -216,8 +216,10 @@ static number64 hidden_of(const problem *p, const double *x, int64_t j, const li
 }
 
 static number64 result_of(const problem *p, const number64 *h, int64_t i, int64_t j, const limits *l) {
-    number64 y = h[j];
-    if (p->kind != EP_BLOCK_LINEAR) {
+    number64 y = {0, 0};
+    if (p->kind == EP_BLOCK_LINEAR) {
+        y = h[j];
+    } else {
         double s = p->bias ? p->down_bias.v[j] : 0, m = fabs(s), e = l->least;
         for (int64_t k = 0; k < p->hidden; k++) {
             double w = p->down.v[j * p->hidden + k];
