@@ -173,15 +173,16 @@ ep_status ep_machine_path(ep_device device, ep_error *err, char *out, size_t siz
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     const ep_cpu *cpu = ep_cpu_get();
     char id[256], hex[17] = "gpu";
+    bool from_cache = cache && *cache == '/'; /* the XDG specification has relative paths ignored */
     if (device.kind == EP_DEVICE_CPU) {
         snprintf(id, sizeof id, "%s/%d/%s", cpu->model, cpu->cores, ep_isa_name(cpu->isa));
         snprintf(hex, sizeof hex, "%016llx", (unsigned long long)ep_hash64(id, strlen(id), 1));
     }
-    if (!(cache && *cache) && !(home && *home))
-        return ep_fail(err, EP_ERROR_IO, "neither XDG_CACHE_HOME nor HOME is set, so there is no cache directory");
-    int n =
-        snprintf(out, size, "%s%s/epilogue/machine-%s%d-%s.txt", cache && *cache ? cache : home,
-                 cache && *cache ? "" : "/.cache", device.kind == EP_DEVICE_CPU ? "cpu" : "cuda", device.index, hex);
+    if (!from_cache && !(home && *home == '/'))
+        return ep_fail(err, EP_ERROR_IO,
+                       "neither XDG_CACHE_HOME nor HOME is an absolute path, so there is no cache directory");
+    int n = snprintf(out, size, "%s%s/epilogue/machine-%s%d-%s.txt", from_cache ? cache : home,
+                     from_cache ? "" : "/.cache", device.kind == EP_DEVICE_CPU ? "cpu" : "cuda", device.index, hex);
     if (n < 0 || (size_t)n >= size) return ep_fail(err, EP_ERROR_IO, "the path of the cache directory is too long");
     return EP_OK;
 }

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-/* The file that holds the measurement of `device` here: under $XDG_CACHE_HOME or ~/.cache, named for the processor,
+/* The file that holds the measurement of `device` here: under $XDG_CACHE_HOME (if absolute) or ~/.cache, named for the processor,
  * its cores and the instruction set in force, so that a shared home serves several machines. */
 ep_status ep_machine_path(ep_device device, ep_error *err, char *out, size_t size);
 /* What a processor of this instruction set usually does; measured = false. */

@@ -10,6 +10,8 @@
 
 #include <epilogue/machine.h>
 
+#include "model/machine/machine.h"
+
 static char folder[] = "/tmp/test_machineXXXXXX";
 static const ep_device cpu = {EP_DEVICE_CPU, 0};
 
@@ -105,12 +107,41 @@ static void test_load(void **state) {
     assert_non_null(strstr(err.message, "cuda:3"));
 }
 
+/* The file lies under XDG_CACHE_HOME, or ~/.cache where that is no absolute path. */
+static void test_path(void **state) {
+    (void)state;
+    static const struct {
+        const char *cache, *home, *start;
+    } table[] = {{"/a", "/b", "/a/epilogue/machine-cpu0-"},
+                 {"a", "/b", "/b/.cache/epilogue/machine-cpu0-"},
+                 {"", "/b", "/b/.cache/epilogue/machine-cpu0-"},
+                 {"a", "b", NULL},
+                 {"", "", NULL}};
+    const char *home = getenv("HOME");
+    char *before = home ? strdup(home) : NULL;
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        char path[512];
+        ep_error err = {0};
+        setenv("XDG_CACHE_HOME", table[i].cache, 1);
+        setenv("HOME", table[i].home, 1);
+        ep_status status = ep_machine_path(cpu, &err, path, sizeof path);
+        assert_int_equal(status, table[i].start ? EP_OK : EP_ERROR_IO);
+        if (table[i].start)
+            assert_memory_equal(path, table[i].start, strlen(table[i].start));
+        else
+            assert_non_null(strstr(err.message, "XDG_CACHE_HOME"));
+    }
+    if (before) setenv("HOME", before, 1);
+    free(before);
+}
+
 int main(void) {
     if (!mkdtemp(folder)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_load),
+        cmocka_unit_test(test_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
