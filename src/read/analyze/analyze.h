@@ -255,8 +255,6 @@ bool ep_study_region_work(const ep_study *s, uint32_t region_event, uint32_t **o
 bool ep_study_wants(const ep_study *s, const char *region);
 /* A kernel's name for a table: the function without its arguments, or what it computes. */
 const char *ep_short_name(const ep_kernel_name *decoded, const char *name, char *buffer, size_t size);
-/* Length of the union of [start, end) pairs, sorted by start. */
-int64_t ep_union_ns(const int64_t (*spans)[2], size_t count);
 
 /* explain_text.c, explain_json.c */
 void ep_explain_text(const ep_study *s, ep_text *out, int width);

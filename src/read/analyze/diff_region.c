@@ -15,10 +15,6 @@ static int by_ns(const void *a, const void *b) {
     return x->ns < y->ns ? -1 : x->ns > y->ns;
 }
 
-static bool is_step(const char *name) {
-    return strncmp(name, "ProfilerStep#", 13) == 0;
-}
-
 static bool is_graph(const char *name) {
     return strncmp(name, "## Call CompiledFxGraph", 23) == 0;
 }
@@ -30,7 +26,7 @@ static pick *instances(const ep_study *s, const char *name, size_t *count) {
     *count = 0;
     for (size_t i = 0; list && i < f->region_count; i++) {
         const ep_region_fact *r = &f->regions[i];
-        if (strcmp(name, "ProfilerStep") == 0 ? !is_step(r->name) : strcmp(r->name, name) != 0) continue;
+        if (strcmp(name, "ProfilerStep") == 0 ? !ep_region_is_step(r->name) : strcmp(r->name, name) != 0) continue;
         for (uint32_t k = r->first; k < r->first + r->count; k++) {
             uint32_t e = f->instances[k].event;
             list[(*count)++] = (pick){e, s->trace->dur[e]};
@@ -172,7 +168,7 @@ static bool host_parts(const ep_diff_side *side, int which, host_part **list, si
         if (!lane || t->ts[e] < from || t->ts[e] >= to || !is_host_work(t->kind[e]) || e == side->event) continue;
         const char *name = ep_study_name(s, e);
         if (side->event != EP_NO_INDEX && t->kind[e] == EP_EVENT_REGION && t->dur[e] >= t->dur[side->event]) continue;
-        if (is_step(name)) continue;
+        if (ep_region_is_step(name)) continue;
         if (!ep_grow(list, cap, *count + 1, sizeof **list)) {
             free(slot);
             return false;
@@ -216,7 +212,7 @@ static bool add_region(ep_diff_result *d, const char *name, const char *shown) {
 }
 
 static const char *common_name(const char *name) {
-    return is_step(name) ? "ProfilerStep" : name;
+    return ep_region_is_step(name) ? "ProfilerStep" : name;
 }
 
 /* The common names of a trace's regions, for looking up. */

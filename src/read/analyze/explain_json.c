@@ -291,7 +291,7 @@ static void ops(const ep_study *s, out *o) {
 
 /* Regimes stand in the order of the regions, steps as one row in front: *at walks along. */
 static const ep_regime_row *regime_of(const ep_study *s, const char *name, size_t *at) {
-    if (strncmp(name, "ProfilerStep#", 13) == 0)
+    if (ep_region_is_step(name))
         return s->regime_count && strcmp(s->regimes[0].name, "ProfilerStep") == 0 ? &s->regimes[0] : NULL;
     for (size_t i = *at; i < s->regime_count; i++)
         if (strcmp(s->regimes[i].name, name) == 0) {

@@ -225,7 +225,7 @@ static void instance(const ep_study *s, page *p) {
     for (size_t i = 0; i < s->facts->region_count; i++) {
         const ep_region_fact *r = &s->facts->regions[i];
         double device = 0;
-        bool graph = strncmp(r->name, "## Call", 7) == 0, step = strncmp(r->name, "ProfilerStep#", 13) == 0;
+        bool graph = strncmp(r->name, "## Call", 7) == 0, step = ep_region_is_step(r->name);
         if (graph || !ep_study_wants(s, r->name)) continue;
         for (uint32_t k = r->first; k < r->first + r->count; k++) device += (double)s->facts->instances[k].device_ns;
         if (step) device *= 0.5;

@@ -3,6 +3,8 @@
 #ifndef EP_READ_FACTS_H
 #define EP_READ_FACTS_H
 
+#include <string.h>
+
 #include <epilogue/analyze.h>
 #include <epilogue/machine.h>
 
@@ -105,6 +107,11 @@ uint32_t ep_facts_op_around(const ep_links *l, const uint32_t *up, uint32_t row)
 
 ep_status ep_facts_create(const ep_trace *trace, ep_error *err, ep_facts **out);
 void ep_facts_destroy(ep_facts *f);
+
+/* Is a region a step of the profiler's schedule? */
+static inline bool ep_region_is_step(const char *name) {
+    return strncmp(name, "ProfilerStep#", 13) == 0;
+}
 
 /* vendor_name.c: the class that a name was decoded to. */
 ep_kernel_class ep_kernel_class_of(const ep_kernel_name *decoded);

@@ -65,7 +65,7 @@ static bool is_graph(const char *name) {
 }
 
 static bool is_step(const char *name) {
-    return strncmp(name, "ProfilerStep#", 13) == 0 || strcmp(name, "step") == 0;
+    return ep_region_is_step(name) || strcmp(name, "step") == 0;
 }
 
 /* By node: the nearest span around its owner op (or the op itself) whose name is wanted, or EP_NO_INDEX. NULL: no memory.

@@ -5,6 +5,7 @@
 #include "analyze.h"
 #include "base/alloc.h"
 #include "facts_parts.h"
+#include "spans.h"
 
 typedef struct busy {
     int64_t (*spans)[2]; /* apart from each other, in time order */
@@ -12,14 +13,9 @@ typedef struct busy {
     size_t count;
 } busy;
 
-static int by_start(const void *a, const void *b) {
-    const int64_t *x = a, *y = b;
-    return x[0] < y[0] ? -1 : x[0] > y[0];
-}
-
 /* When any device works. */
 static bool find_busy(const ep_study *s, busy *b) {
-    size_t n = 0, kept = 0;
+    size_t n = 0;
     int64_t sum = 0;
     b->spans = ep_malloc_array(s->work_count, sizeof *b->spans);
     b->before = ep_malloc_array(s->work_count, sizeof *b->before);
@@ -30,19 +26,11 @@ static bool find_busy(const ep_study *s, busy *b) {
         b->spans[n][0] = s->trace->ts[e];
         b->spans[n++][1] = s->trace->ts[e] + s->trace->dur[e];
     }
-    if (n) qsort(b->spans, n, sizeof *b->spans, by_start);
-    for (size_t i = 0; i < n; i++) {
-        if (kept && b->spans[i][0] <= b->spans[kept - 1][1]) {
-            if (b->spans[i][1] > b->spans[kept - 1][1]) b->spans[kept - 1][1] = b->spans[i][1];
-            continue;
-        }
-        memmove(b->spans[kept++], b->spans[i], sizeof b->spans[0]);
-    }
-    for (size_t i = 0; i < kept; i++) {
+    b->count = ep_spans_merge(b->spans, n);
+    for (size_t i = 0; i < b->count; i++) {
         b->before[i] = sum;
         sum += b->spans[i][1] - b->spans[i][0];
     }
-    b->count = kept;
     return true;
 }
 
@@ -59,10 +47,6 @@ static int64_t busy_until(const busy *b, int64_t at) {
     if (!low) return 0;
     const int64_t *last = b->spans[low - 1];
     return b->before[low - 1] + (at < last[1] ? at : last[1]) - last[0];
-}
-
-static bool is_step(const char *name) {
-    return strncmp(name, "ProfilerStep#", 13) == 0;
 }
 
 static void add_instance(const ep_study *s, const busy *b, const ep_region_instance *i, ep_idle_row *r) {
@@ -109,7 +93,7 @@ ep_status ep_analyze_idle(ep_study *s, ep_error *err) {
     for (size_t i = 0; ok && i < f->region_count; i++) {
         const ep_region_fact *region = &f->regions[i];
         ep_idle_row row = {.name = region->name};
-        if (is_step(region->name) || !ep_study_wants(s, region->name)) continue;
+        if (ep_region_is_step(region->name) || !ep_study_wants(s, region->name)) continue;
         for (uint32_t k = 0; k < region->count; k++) add_instance(s, &b, &f->instances[region->first + k], &row);
         if (row.idle_ns <= least) continue;
         ok = ep_grow(&s->idles, &s->idle_cap, s->idle_count + 1, sizeof *s->idles);

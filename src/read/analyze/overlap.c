@@ -4,26 +4,7 @@
 #include "analyze.h"
 #include "base/alloc.h"
 #include "facts_parts.h"
-
-static int by_start(const void *a, const void *b) {
-    const int64_t *x = a, *y = b;
-    return x[0] < y[0] ? -1 : x[0] > y[0];
-}
-
-/* The union of spans, in place: sorted, apart from each other. */
-static size_t merge(int64_t (*spans)[2], size_t n) {
-    size_t kept = 0;
-    if (n) qsort(spans, n, sizeof *spans, by_start);
-    for (size_t i = 0; i < n; i++) {
-        if (kept && spans[i][0] <= spans[kept - 1][1]) {
-            if (spans[i][1] > spans[kept - 1][1]) spans[kept - 1][1] = spans[i][1];
-            continue;
-        }
-        spans[kept][0] = spans[i][0];
-        spans[kept++][1] = spans[i][1];
-    }
-    return kept;
-}
+#include "spans.h"
 
 /* Time that lies in a span of both; each list is a union. */
 static int64_t common(const int64_t (*a)[2], size_t n, const int64_t (*b)[2], size_t m) {
@@ -50,8 +31,8 @@ static void add_device(ep_study *s, int64_t device, int64_t (*spans)[2]) {
         spans[at][0] = t->ts[k->event];
         spans[at][1] = t->ts[k->event] + t->dur[k->event];
     }
-    size_t comm = merge(spans, front), other = merge(spans + back, s->facts->kernel_count - back);
-    for (size_t i = 0; i < comm; i++) s->comm_ns += spans[i][1] - spans[i][0];
+    size_t comm = ep_spans_merge(spans, front), other = ep_spans_merge(spans + back, s->facts->kernel_count - back);
+    s->comm_ns += ep_spans_ns(spans, comm);
     s->comm_hidden_ns += common((const int64_t(*)[2])spans, comm, (const int64_t(*)[2])(spans + back), other);
 }
 

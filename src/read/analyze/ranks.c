@@ -7,6 +7,7 @@
 
 #include "analyze.h"
 #include "format.h"
+#include "spans.h"
 
 typedef struct rank_sum {
     int64_t rank;
@@ -23,11 +24,6 @@ static bool is_collective(const char *region) {
     return false;
 }
 
-static int by_start(const void *a, const void *b) {
-    const int64_t *x = a, *y = b;
-    return x[0] < y[0] ? -1 : x[0] > y[0];
-}
-
 /* Time in which the host runs at least one collective, on any thread. */
 static bool host_collectives(const ep_study *s, double *us) {
     const ep_facts *f = s->facts;
@@ -40,34 +36,25 @@ static bool host_collectives(const ep_study *s, double *us) {
             spans[n][0] = s->trace->ts[event];
             spans[n++][1] = s->trace->ts[event] + s->trace->dur[event];
         }
-    if (n) qsort(spans, n, sizeof *spans, by_start);
-    *us = (double)ep_union_ns((const int64_t(*)[2])spans, n) * 1e-3;
+    *us = (double)ep_spans_ns(spans, ep_spans_merge(spans, n)) * 1e-3;
     free(spans);
     return true;
 }
 
-static int by_device(const void *a, const void *b) {
-    const int64_t *x = a, *y = b;
-    return x[2] != y[2] ? (x[2] < y[2] ? -1 : 1) : by_start(a, b);
-}
-
-/* The time in which a device runs work that is (is not) a collective, however many pieces at once; devices added up. */
-static bool device_union(const ep_study *s, bool collectives, double *us) {
-    int64_t(*spans)[3] = malloc((s->work_count + 1) * sizeof *spans), sum = 0, end = 0;
-    size_t n = 0;
+/* The time in which a device runs work that is no collective, however many pieces at once; devices added up. */
+static bool own_union(const ep_study *s, double *us) {
+    int64_t(*spans)[2] = malloc((s->work_count + 1) * sizeof *spans), sum = 0;
     if (!spans) return false;
-    for (size_t i = 0; i < s->work_count; i++) {
-        uint32_t event = s->work[i].event;
-        if ((ep_work_class(s, &s->work[i]) == EP_CLASS_COLLECTIVE) != collectives) continue;
-        spans[n][0] = s->trace->ts[event];
-        spans[n][1] = s->trace->ts[event] + s->trace->dur[event];
-        spans[n++][2] = s->trace->lanes[s->trace->lane[event]].device;
-    }
-    if (n) qsort(spans, n, sizeof *spans, by_device);
-    for (size_t i = 0; i < n; i++) {
-        if (!i || spans[i][2] != spans[i - 1][2]) end = spans[i][0];
-        int64_t from = spans[i][0] > end ? spans[i][0] : end;
-        if (spans[i][1] > from) sum += spans[i][1] - from, end = spans[i][1];
+    for (size_t d = 0; d < s->facts->device_count; d++) {
+        size_t n = 0;
+        for (size_t i = 0; i < s->work_count; i++) {
+            uint32_t event = s->work[i].event;
+            if (s->trace->lanes[s->trace->lane[event]].device != s->facts->devices[d].id) continue;
+            if (ep_work_class(s, &s->work[i]) == EP_CLASS_COLLECTIVE) continue;
+            spans[n][0] = s->trace->ts[event];
+            spans[n++][1] = s->trace->ts[event] + s->trace->dur[event];
+        }
+        sum += ep_spans_ns(spans, ep_spans_merge(spans, n));
     }
     *us = (double)sum * 1e-3;
     free(spans);
@@ -85,7 +72,8 @@ static bool sum_of(const ep_study *s, size_t index, rank_sum *r) {
         r->busy_us += (double)d->busy_ns * 1e-3;
         r->idle_us += (double)(d->span_ns - d->busy_ns) * 1e-3;
     }
-    return device_union(s, true, &r->comm_us) && device_union(s, false, &r->own_us);
+    r->comm_us = (double)s->comm_ns * 1e-3;
+    return own_union(s, &r->own_us);
 }
 
 /* The class in which `slow` works longest beyond the mean of the others. */

@@ -7,6 +7,7 @@
 #include "analyze.h"
 #include "base/alloc.h"
 #include "facts_parts.h"
+#include "spans.h"
 
 /* Recording costs the host about 1 to 4 us an event in Kineto; ours is measured and stands in the trace. */
 static const double KINETO_LOW_US = 1, KINETO_HIGH_US = 4;
@@ -91,11 +92,6 @@ static size_t position(const ep_study *s, const lookup *l, uint32_t lane, int64_
     return low;
 }
 
-static int by_start(const void *a, const void *b) {
-    const int64_t *x = a, *y = b;
-    return x[0] < y[0] ? -1 : x[0] > y[0];
-}
-
 static int by_value(const void *a, const void *b) {
     const double *x = a, *y = b;
     return *x < *y ? -1 : *x > *y;
@@ -126,13 +122,11 @@ typedef struct sums {
     int64_t kernels;
 } sums;
 
-/* The longest time between spans, sorted by start. */
-static int64_t largest_gap(const int64_t (*spans)[2], size_t n) {
-    int64_t end = spans[0][1], most = 0;
-    for (size_t i = 1; i < n; i++) {
-        if (spans[i][0] - end > most) most = spans[i][0] - end;
-        if (spans[i][1] > end) end = spans[i][1];
-    }
+/* The longest time between the spans of a union. */
+static int64_t largest_gap(int64_t (*spans)[2], size_t n) {
+    int64_t most = 0;
+    for (size_t i = 1; i < n; i++)
+        if (spans[i][0] - spans[i - 1][1] > most) most = spans[i][0] - spans[i - 1][1];
     return most;
 }
 
@@ -141,7 +135,7 @@ static bool device_side(const ep_study *s, const uint32_t *list, size_t n, ep_re
     int64_t(*spans)[2] = ep_malloc_array(n, sizeof *spans);
     double *delays = ep_malloc_array(n, sizeof *delays);
     size_t delay_count = 0, timed = 0;
-    int64_t end = INT64_MIN, comm = 0;
+    int64_t comm = 0;
     bool ok = spans && delays;
     for (size_t i = 0; ok && i < n; i++) {
         const ep_device_work *w = &s->work[list[i]];
@@ -151,7 +145,6 @@ static bool device_side(const ep_study *s, const uint32_t *list, size_t n, ep_re
         }
         spans[timed][0] = t->ts[w->event];
         spans[timed][1] = t->ts[w->event] + t->dur[w->event];
-        if (spans[timed][1] > end) end = spans[timed][1];
         timed++;
         if (ep_work_class(s, w) == EP_CLASS_COLLECTIVE)
             comm += t->dur[w->event];
@@ -164,10 +157,10 @@ static bool device_side(const ep_study *s, const uint32_t *list, size_t n, ep_re
     }
     r->delay_us = r->longest_delay_us = NAN;
     if (ok && timed) {
-        qsort(spans, timed, sizeof *spans, by_start);
-        r->busy_us = (double)ep_union_ns((const int64_t(*)[2])spans, timed) * 1e-3;
-        r->window_us = (double)(end - spans[0][0]) * 1e-3;
-        r->largest_gap_us = (double)largest_gap((const int64_t(*)[2])spans, timed) * 1e-3;
+        size_t apart = ep_spans_merge(spans, timed);
+        r->busy_us = (double)ep_spans_ns(spans, apart) * 1e-3;
+        r->window_us = (double)(spans[apart - 1][1] - spans[0][0]) * 1e-3;
+        r->largest_gap_us = (double)largest_gap(spans, apart) * 1e-3;
     }
     if (ok && delay_count) {
         qsort(delays, delay_count, sizeof *delays, by_value);
@@ -312,8 +305,7 @@ static bool all_instances(const ep_study *s, const pick *list, size_t n, double 
         spans[i][0] = s->trace->ts[list[i].event];
         spans[i][1] = spans[i][0] + list[i].dur;
     }
-    qsort(spans, n, sizeof *spans, by_start);
-    *us = (double)ep_union_ns((const int64_t(*)[2])spans, n) * 1e-3;
+    *us = (double)ep_spans_ns(spans, ep_spans_merge(spans, n)) * 1e-3;
     free(spans);
     return true;
 }
@@ -332,24 +324,20 @@ static bool add_region(ep_study *s, const lookup *l, const char *name, pick *lis
     return true;
 }
 
-static bool is_step(const char *name) {
-    return strncmp(name, "ProfilerStep#", 13) == 0;
-}
-
 static bool regions(ep_study *s, const lookup *l) {
     const ep_facts *f = s->facts;
     pick *list = ep_malloc_array(f->instance_count, sizeof *list);
     bool ok = list != NULL;
     size_t steps = 0;
     for (size_t i = 0; ok && i < f->region_count; i++)
-        for (uint32_t k = 0; is_step(f->regions[i].name) && k < f->regions[i].count; k++) {
+        for (uint32_t k = 0; ep_region_is_step(f->regions[i].name) && k < f->regions[i].count; k++) {
             uint32_t e = f->instances[f->regions[i].first + k].event;
             list[steps++] = (pick){e, s->trace->dur[e]};
         }
     if (ok && steps && ep_study_wants(s, "ProfilerStep")) ok = add_region(s, l, "ProfilerStep", list, steps);
     for (size_t i = 0; ok && i < f->region_count; i++) {
         const ep_region_fact *r = &f->regions[i];
-        if (is_step(r->name) || r->count == 0 || !ep_study_wants(s, r->name)) continue;
+        if (ep_region_is_step(r->name) || r->count == 0 || !ep_study_wants(s, r->name)) continue;
         for (uint32_t k = 0; k < r->count; k++) {
             uint32_t e = f->instances[r->first + k].event;
             list[k] = (pick){e, s->trace->dur[e]};

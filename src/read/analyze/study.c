@@ -54,8 +54,7 @@ bool ep_study_wants(const ep_study *s, const char *region) {
     if (!glob || ep_glob(glob, region)) return true;
     if (strcmp(region, "ProfilerStep") != 0) return false;
     for (size_t i = 0; i < s->facts->region_count; i++)
-        if (strncmp(s->facts->regions[i].name, "ProfilerStep#", 13) == 0 && ep_glob(glob, s->facts->regions[i].name))
-            return true;
+        if (ep_region_is_step(s->facts->regions[i].name) && ep_glob(glob, s->facts->regions[i].name)) return true;
     return false;
 }
 
@@ -88,18 +87,6 @@ double ep_study_bound_us(const ep_study *s, int64_t flops, int64_t bytes, const 
     if (memory <= 0 && compute <= 0) return NAN;
     *regime = compute > memory ? EP_REGIME_COMPUTE : EP_REGIME_MEMORY;
     return compute > memory ? compute : memory;
-}
-
-int64_t ep_union_ns(const int64_t (*spans)[2], size_t count) {
-    int64_t total = 0, end = INT64_MIN;
-    for (size_t i = 0; i < count; i++) {
-        int64_t from = spans[i][0] > end ? spans[i][0] : end;
-        if (spans[i][1] > from) {
-            total += spans[i][1] - from;
-            end = spans[i][1];
-        }
-    }
-    return total;
 }
 
 /* A template's name without "void ", arguments and namespaces. */
