@@ -616,3 +616,16 @@ __device__ __forceinline__ void rows_body(const CUtensorMap *map_x, const CUtens
 }
 
 } // namespace ep
+
+/* The kernels of one dtype and kind of block. Names say rows of x, columns of h (at most) and of y a tile. */
+#define EP_ROWS_ENTRY(name, TYPE, XR, H, Y_STAGES, GATED)                                                              \
+    extern "C" __global__ void __launch_bounds__(ep::rows_shape<XR, H, 128, Y_STAGES>::threads, 1)                     \
+        name(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap g,                             \
+             const __grid_constant__ CUtensorMap u, const __grid_constant__ CUtensorMap h,                             \
+             const __grid_constant__ CUtensorMap d, const ep::rows_args args) {                                        \
+        ep::rows_body<ep::TYPE, XR, H, 128, Y_STAGES, GATED>(&x, &g, &u, &h, &d, args);                                \
+    }
+#define EP_ROWS_ENTRIES(dtype, TYPE, kind, GATED)                                                                      \
+    EP_ROWS_ENTRY(ep_##dtype##_##kind##_rows_sm90a_m64h128y128, TYPE, 64, 128, 9, GATED)                               \
+    EP_ROWS_ENTRY(ep_##dtype##_##kind##_rows_sm90a_m128h96y128, TYPE, 128, 96, 7, GATED)                               \
+    EP_ROWS_ENTRY(ep_##dtype##_##kind##_rows_sm90a_m128h128y128, TYPE, 128, 128, 7, GATED)
