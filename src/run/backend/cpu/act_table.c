@@ -57,24 +57,27 @@ static const uint16_t *as_words(const float *values) {
     return w;
 }
 
-/* X(act): what has tables of f16 words, and of slopes alone. */
-#define EACH_WORDS(X) X(GELU_TANH) X(GELU_ERF) X(SILU)
-#define DEFINE_WORDS(ACT)                                                                                              \
-    static pthread_once_t words_once_##ACT = PTHREAD_ONCE_INIT;                                                        \
-    static const uint16_t *words_##ACT;                                                                                \
-    static void fill_words_##ACT(void) {                                                                               \
-        words_##ACT = as_words(ep_act_table(EP_DTYPE_F16, EP_ACT_##ACT));                                              \
+/* X(act): what has tables of f16 words, and of slopes alone, each made once from another table. */
+#define EACH_ACT(X) X(GELU_TANH) X(GELU_ERF) X(SILU)
+#define DEFINE_ONCE(what, TYPE, ACT, MADE)                                                                             \
+    static pthread_once_t what##_once_##ACT = PTHREAD_ONCE_INIT;                                                       \
+    static const TYPE *what##_##ACT;                                                                                   \
+    static void fill_##what##_##ACT(void) {                                                                            \
+        what##_##ACT = MADE;                                                                                           \
     }
-EACH_WORDS(DEFINE_WORDS)
+#define FIND_ONCE(what, ACT)                                                                                           \
+    if (act == EP_ACT_##ACT) {                                                                                         \
+        pthread_once(&what##_once_##ACT, fill_##what##_##ACT);                                                         \
+        return what##_##ACT;                                                                                           \
+    }
+
+#define DEFINE_WORDS(ACT) DEFINE_ONCE(words, uint16_t, ACT, as_words(ep_act_table(EP_DTYPE_F16, EP_ACT_##ACT)))
+EACH_ACT(DEFINE_WORDS)
 
 const uint16_t *ep_act_words(ep_dtype dtype, ep_act act) {
     if (dtype != EP_DTYPE_F16 || !ep_tuned_select(dtype, ep_cpu_get()->isa)->gated_words) return NULL;
-#define FIND_WORDS(ACT)                                                                                                \
-    if (act == EP_ACT_##ACT) {                                                                                         \
-        pthread_once(&words_once_##ACT, fill_words_##ACT);                                                             \
-        return words_##ACT;                                                                                            \
-    }
-    EACH_WORDS(FIND_WORDS)
+#define FIND_WORDS(ACT) FIND_ONCE(words, ACT)
+    EACH_ACT(FIND_WORDS)
     return NULL;
 }
 
@@ -94,22 +97,13 @@ static const float *slopes_of(const float *pairs) {
     return s;
 }
 
-#define DEFINE_SLOPES(ACT)                                                                                             \
-    static pthread_once_t slopes_once_##ACT = PTHREAD_ONCE_INIT;                                                       \
-    static const float *slopes_##ACT;                                                                                  \
-    static void fill_slopes_##ACT(void) {                                                                              \
-        slopes_##ACT = slopes_of(ep_pair_table(EP_DTYPE_F16, EP_ACT_##ACT));                                           \
-    }
-EACH_WORDS(DEFINE_SLOPES)
+#define DEFINE_SLOPES(ACT) DEFINE_ONCE(slopes, float, ACT, slopes_of(ep_pair_table(EP_DTYPE_F16, EP_ACT_##ACT)))
+EACH_ACT(DEFINE_SLOPES)
 
 const float *ep_act_slopes(ep_dtype dtype, ep_act act) {
     if (dtype != EP_DTYPE_F16 || !ep_tuned_select(dtype, ep_cpu_get()->isa)->gated_slopes) return NULL;
-#define FIND_SLOPES(ACT)                                                                                               \
-    if (act == EP_ACT_##ACT) {                                                                                         \
-        pthread_once(&slopes_once_##ACT, fill_slopes_##ACT);                                                           \
-        return slopes_##ACT;                                                                                           \
-    }
-    EACH_WORDS(FIND_SLOPES)
+#define FIND_SLOPES(ACT) FIND_ONCE(slopes, ACT)
+    EACH_ACT(FIND_SLOPES)
     return NULL;
 }
 
