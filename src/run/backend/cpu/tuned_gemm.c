@@ -142,9 +142,7 @@ static size_t ring_bytes(const ep_tuned_row *r) {
     return r->sweep ? (size_t)(EP_RING * r->mr * 2 * r->half) * sizeof(float) : 0;
 }
 
-/* Row blocks whose packed x fills half of L2; where k is too long for that, k goes by in supers and the sums of a group of
- * panels wait in memory. Where there are fewer panels than threads, a block of rows for each thread at least. No bits
- * depend on any of this. */
+/* Whether tiles can be loaded from x itself: whole chunks, in lines that do not share their sets of L1. */
 static bool takes_plain_x(const job *j) {
     const ep_tuned_call *call = j->call;
     const ep_tuned_row *r = j->row;
@@ -155,6 +153,9 @@ static bool takes_plain_x(const job *j) {
            row % 4096 != 0;
 }
 
+/* Row blocks whose packed x fills half of L2; where k is too long for that, k goes by in supers and the sums of a group of
+ * panels wait in memory. Where there are fewer panels than threads, a block of rows for each thread at least. No bits
+ * depend on any of this. */
 static void choose_blocks(job *j, int threads) {
     const ep_tuned_row *r = j->row;
     int64_t l2 = max64(ep_cpu_get()->l2, 256 << 10), m = j->call->m, most = most_rows(r, l2, j->w->chunks, m);
