@@ -190,6 +190,54 @@ void ep_json_newline(ep_json_out *o) {
     if (!o->failed) ep_text_char(&o->text, '\n');
 }
 
+void ep_json_put_str(ep_json_out *o, const char *key, const char *s) {
+    ep_json_key(o, key);
+    ep_json_str(o, s);
+}
+
+void ep_json_put_int(ep_json_out *o, const char *key, int64_t v) {
+    ep_json_key(o, key);
+    ep_json_int(o, v);
+}
+
+void ep_json_put_uint(ep_json_out *o, const char *key, uint64_t v) {
+    ep_json_key(o, key);
+    ep_json_uint(o, v);
+}
+
+void ep_json_put_known(ep_json_out *o, const char *key, int64_t v) {
+    ep_json_key(o, key);
+    if (v >= 0)
+        ep_json_int(o, v);
+    else
+        ep_json_null(o);
+}
+
+void ep_json_put_fixed(ep_json_out *o, const char *key, double v, int decimals) {
+    ep_json_key(o, key);
+    ep_json_fixed(o, v, decimals);
+}
+
+void ep_json_put_us(ep_json_out *o, const char *key, int64_t ns) {
+    ep_json_key(o, key);
+    ep_json_us(o, ns);
+}
+
+void ep_json_put_bool(ep_json_out *o, const char *key, bool v) {
+    ep_json_key(o, key);
+    ep_json_bool(o, v);
+}
+
+void ep_json_put_object(ep_json_out *o, const char *key) {
+    ep_json_key(o, key);
+    ep_json_object(o);
+}
+
+void ep_json_put_array(ep_json_out *o, const char *key) {
+    ep_json_key(o, key);
+    ep_json_array(o);
+}
+
 bool ep_json_finish(ep_json_out *o) {
     if (o->text.failed) o->failed = true;
     if (!o->failed && o->flush && o->text.len) {

@@ -39,6 +39,16 @@ void ep_json_null(ep_json_out *o);
 void ep_json_raw(ep_json_out *o, const char *json, size_t n);     /* one value as it stands */
 void ep_json_members(ep_json_out *o, const char *json, size_t n); /* members of an object, one or more, as they stand */
 void ep_json_newline(ep_json_out *o); /* a line break before the next member; for one event a line */
+/* A member: its key and its value in one call. */
+void ep_json_put_str(ep_json_out *o, const char *key, const char *s);
+void ep_json_put_int(ep_json_out *o, const char *key, int64_t v);
+void ep_json_put_uint(ep_json_out *o, const char *key, uint64_t v);
+void ep_json_put_known(ep_json_out *o, const char *key, int64_t v); /* null below 0 */
+void ep_json_put_fixed(ep_json_out *o, const char *key, double v, int decimals);
+void ep_json_put_us(ep_json_out *o, const char *key, int64_t ns);
+void ep_json_put_bool(ep_json_out *o, const char *key, bool v);
+void ep_json_put_object(ep_json_out *o, const char *key); /* opens it; ep_json_end closes it */
+void ep_json_put_array(ep_json_out *o, const char *key);
 /* Flushes the rest; false if anything failed. */
 bool ep_json_finish(ep_json_out *o);
 /* malloc'ed text of everything (no flush function), or NULL if something failed; the struct is empty after. */

@@ -24,16 +24,6 @@ static bool flush(void *user, const char *data, size_t n) {
     return w->status == EP_OK;
 }
 
-static void key_text(ep_json_out *o, const char *key, const char *text) {
-    ep_json_key(o, key);
-    ep_json_str(o, text);
-}
-
-static void key_int(ep_json_out *o, const char *key, int64_t v) {
-    ep_json_key(o, key);
-    ep_json_int(o, v);
-}
-
 static void key_raw(writer *w, const char *key, uint32_t text) {
     if (!text) return;
     const char *s = ep_trace_text(w->t, text);
@@ -64,14 +54,13 @@ static void key_id(ep_json_out *o, const char *key, const char *text) {
 
 static void triple(ep_json_out *o, const char *key, const uint32_t v[3]) {
     if (!v[0]) return;
-    ep_json_key(o, key);
-    ep_json_array(o);
+    ep_json_put_array(o, key);
     for (int i = 0; i < 3; i++) ep_json_uint(o, v[i]);
     ep_json_end(o);
 }
 
 static void known(ep_json_out *o, const char *key, int64_t v) {
-    if (v >= 0) key_int(o, key, v);
+    if (v >= 0) ep_json_put_int(o, key, v);
 }
 
 static void info_args(writer *w, const ep_event_info *f) {
@@ -83,8 +72,8 @@ static void info_args(writer *w, const ep_event_info *f) {
     triple(o, "grid", f->grid);
     triple(o, "block", f->block);
     if (f->grid[0]) {
-        key_int(o, "registers per thread", f->registers);
-        key_int(o, "shared memory", f->shared_bytes);
+        ep_json_put_int(o, "registers per thread", f->registers);
+        ep_json_put_int(o, "shared memory", f->shared_bytes);
     }
     known(o, "bytes", f->bytes);
     known(o, "flops", f->flops);
@@ -112,18 +101,12 @@ static void column_args(writer *w, size_t i) {
     const ep_event_info *f = &t->infos[t->info[i]];
     const ep_lane *lane = &t->lanes[t->lane[i]];
     ep_json_object(o);
-    if (ep_trace_external_id(t, i)) {
-        ep_json_key(o, "External id");
-        ep_json_uint(o, ep_trace_external_id(t, i));
-    }
-    if (lane->device >= 0) key_int(o, "device", lane->device);
-    if (lane->stream >= 0) key_int(o, "stream", lane->stream);
-    if (ep_trace_correlation(t, i)) {
-        ep_json_key(o, "correlation");
-        ep_json_uint(o, ep_trace_correlation(t, i));
-    }
+    if (ep_trace_external_id(t, i)) ep_json_put_uint(o, "External id", ep_trace_external_id(t, i));
+    if (lane->device >= 0) ep_json_put_int(o, "device", lane->device);
+    if (lane->stream >= 0) ep_json_put_int(o, "stream", lane->stream);
+    if (ep_trace_correlation(t, i)) ep_json_put_uint(o, "correlation", ep_trace_correlation(t, i));
     info_args(w, f);
-    if (f->detail) key_text(o, t->kind[i] == EP_EVENT_COMPILE ? "guard" : "detail", ep_trace_text(t, f->detail));
+    if (f->detail) ep_json_put_str(o, t->kind[i] == EP_EVENT_COMPILE ? "guard" : "detail", ep_trace_text(t, f->detail));
     if (f->extra) members(w, f->extra);
     ep_json_end(o);
 }
@@ -134,11 +117,11 @@ static void meta_args(writer *w, size_t i) {
     const char *name = ep_trace_text(t, t->name[i]);
     ep_json_object(&w->out);
     if (strcmp(name, "process_name") == 0)
-        key_text(&w->out, "name", ep_trace_text(t, lane->process_name));
+        ep_json_put_str(&w->out, "name", ep_trace_text(t, lane->process_name));
     else if (strcmp(name, "thread_name") == 0)
-        key_text(&w->out, "name", ep_trace_text(t, lane->name));
+        ep_json_put_str(&w->out, "name", ep_trace_text(t, lane->name));
     else if (strstr(name, "sort_index"))
-        key_int(&w->out, "sort_index", lane->sort_index);
+        ep_json_put_int(&w->out, "sort_index", lane->sort_index);
     ep_json_end(&w->out);
 }
 
@@ -146,9 +129,9 @@ static void event_head(writer *w, const char *phase, const char *category, const
     const ep_trace *t = w->t;
     ep_json_newline(&w->out);
     ep_json_object(&w->out);
-    key_text(&w->out, "ph", phase);
-    if (*category) key_text(&w->out, "cat", category);
-    key_text(&w->out, "name", name);
+    ep_json_put_str(&w->out, "ph", phase);
+    if (*category) ep_json_put_str(&w->out, "cat", category);
+    ep_json_put_str(&w->out, "name", name);
     key_id(&w->out, "pid", ep_trace_text(t, t->lanes[lane].pid));
     key_id(&w->out, "tid", ep_trace_text(t, t->lanes[lane].tid));
 }
@@ -162,11 +145,10 @@ static void write_event(writer *w, size_t i) {
     key_time(o, "ts", t->base_ns + t->ts[i]);
     if (t->dur[i] >= 0) key_time(o, "dur", t->dur[i]);
     if (t->kind[i] == EP_EVENT_FLOW) {
-        ep_json_key(o, "id");
-        ep_json_uint(o, ep_trace_correlation(t, i));
-        if (phase[0] == 'f') key_text(o, "bp", "e");
+        ep_json_put_uint(o, "id", ep_trace_correlation(t, i));
+        if (phase[0] == 'f') ep_json_put_str(o, "bp", "e");
     }
-    if (t->kind[i] == EP_EVENT_INSTANT) key_text(o, "s", "t");
+    if (t->kind[i] == EP_EVENT_INSTANT) ep_json_put_str(o, "s", "t");
     uint32_t args = ep_trace_args(t, i);
     if (args) {
         key_raw(w, "args", args);
@@ -183,12 +165,11 @@ static void write_event(writer *w, size_t i) {
 static void meta(writer *w, uint32_t lane, const char *name, const char *key, const char *text, int64_t number) {
     event_head(w, "M", "", name, lane);
     key_time(&w->out, "ts", w->t->base_ns);
-    ep_json_key(&w->out, "args");
-    ep_json_object(&w->out);
+    ep_json_put_object(&w->out, "args");
     if (text)
-        key_text(&w->out, key, text);
+        ep_json_put_str(&w->out, key, text);
     else
-        key_int(&w->out, key, number);
+        ep_json_put_int(&w->out, key, number);
     ep_json_end(&w->out);
     ep_json_end(&w->out);
 }
@@ -214,10 +195,9 @@ static void lane_names(writer *w) {
 /* One arrow from each call to the work it launched. */
 static void flow(writer *w, const char *phase, size_t i) {
     event_head(w, phase, "ac2g", "ac2g", w->t->lane[i]);
-    ep_json_key(&w->out, "id");
-    ep_json_uint(&w->out, ep_trace_correlation(w->t, i));
+    ep_json_put_uint(&w->out, "id", ep_trace_correlation(w->t, i));
     key_time(&w->out, "ts", w->t->base_ns + w->t->ts[i]);
-    if (*phase == 'f') key_text(&w->out, "bp", "e");
+    if (*phase == 'f') ep_json_put_str(&w->out, "bp", "e");
     ep_json_end(&w->out);
 }
 
@@ -233,8 +213,7 @@ static void flows(writer *w) {
 static void devices(writer *w) {
     const ep_trace *t = w->t;
     ep_json_out *o = &w->out;
-    ep_json_key(o, "deviceProperties");
-    ep_json_array(o);
+    ep_json_put_array(o, "deviceProperties");
     for (size_t i = 0; i < t->device_count; i++) {
         const ep_trace_device *d = &t->devices[i];
         const char *props = ep_trace_text(t, d->props);
@@ -243,12 +222,12 @@ static void devices(writer *w) {
             continue;
         }
         ep_json_object(o);
-        key_int(o, "id", d->id);
-        key_text(o, "name", ep_trace_text(t, d->name));
-        key_int(o, "totalGlobalMem", d->memory_bytes);
-        key_int(o, "computeMajor", d->major);
-        key_int(o, "computeMinor", d->minor);
-        key_int(o, "numSms", d->sm_count);
+        ep_json_put_int(o, "id", d->id);
+        ep_json_put_str(o, "name", ep_trace_text(t, d->name));
+        ep_json_put_int(o, "totalGlobalMem", d->memory_bytes);
+        ep_json_put_int(o, "computeMajor", d->major);
+        ep_json_put_int(o, "computeMinor", d->minor);
+        ep_json_put_int(o, "numSms", d->sm_count);
         ep_json_end(o);
     }
     ep_json_end(o);
@@ -257,28 +236,25 @@ static void devices(writer *w) {
 static void own_head(writer *w) {
     const ep_trace *t = w->t;
     ep_json_out *o = &w->out;
-    key_int(o, "schemaVersion", 1);
+    ep_json_put_int(o, "schemaVersion", 1);
     devices(w);
     ep_json_newline(o);
-    ep_json_key(o, "distributedInfo");
-    ep_json_object(o);
-    key_text(o, "backend", "none");
-    key_int(o, "rank", t->rank < 0 ? 0 : t->rank);
-    key_int(o, "world_size", t->world_size < 1 ? 1 : t->world_size);
+    ep_json_put_object(o, "distributedInfo");
+    ep_json_put_str(o, "backend", "none");
+    ep_json_put_int(o, "rank", t->rank < 0 ? 0 : t->rank);
+    ep_json_put_int(o, "world_size", t->world_size < 1 ? 1 : t->world_size);
     ep_json_end(o);
-    key_int(o, "record_shapes", t->has_shapes);
-    key_text(o, "displayTimeUnit", "ms");
-    key_int(o, "baseTimeNanoseconds", t->file_base_ns);
-    key_text(o, "traceName", ep_trace_text(t, t->file_name));
-    ep_json_key(o, "epilogue");
-    ep_json_object(o);
-    key_text(o, "version", ep_version());
-    key_int(o, "dropped", t->dropped);
-    ep_json_key(o, "own_ns_per_event");
-    ep_json_fixed(o, t->own_ns_per_event, 1);
+    ep_json_put_int(o, "record_shapes", t->has_shapes);
+    ep_json_put_str(o, "displayTimeUnit", "ms");
+    ep_json_put_int(o, "baseTimeNanoseconds", t->file_base_ns);
+    ep_json_put_str(o, "traceName", ep_trace_text(t, t->file_name));
+    ep_json_put_object(o, "epilogue");
+    ep_json_put_str(o, "version", ep_version());
+    ep_json_put_int(o, "dropped", t->dropped);
+    ep_json_put_fixed(o, "own_ns_per_event", t->own_ns_per_event, 1);
     if (t->device_times != EP_TIMES_UNKNOWN) {
-        key_text(o, "device_times", ep_device_times_name(t->device_times));
-        key_int(o, "device_error_ns", t->device_error_ns);
+        ep_json_put_str(o, "device_times", ep_device_times_name(t->device_times));
+        ep_json_put_int(o, "device_error_ns", t->device_error_ns);
     }
     ep_json_end(o);
 }
@@ -291,8 +267,7 @@ static void write_all(writer *w) {
     else
         own_head(w);
     ep_json_newline(&w->out);
-    ep_json_key(&w->out, "traceEvents");
-    ep_json_array(&w->out);
+    ep_json_put_array(&w->out, "traceEvents");
     bool own_rows = t->is_ours;
     for (size_t i = 0; i < t->count && own_rows; i++) own_rows = t->kind[i] != EP_EVENT_META;
     if (own_rows) lane_names(w);

@@ -136,36 +136,24 @@ void ep_diff_text(ep_diff_result *d, ep_text *out, int width) {
 }
 
 static void names(ep_json_out *o, const char *key, const ep_diff_side *s, const uint32_t *list, size_t n, bool ops) {
-    ep_json_key(o, key);
-    ep_json_array(o);
+    ep_json_put_array(o, key);
     for (size_t i = 0; i < n; i++) ep_json_str(o, ops ? s->items[list[i]].op : s->items[list[i]].kernel);
     ep_json_end(o);
 }
 
-static void us(ep_json_out *o, const char *key, int64_t ns) {
-    ep_json_key(o, key);
-    ep_json_us(o, ns);
-}
-
-static void num(ep_json_out *o, const char *key, int64_t v) {
-    ep_json_key(o, key);
-    ep_json_int(o, v);
-}
-
 static void pair_json(const ep_diff_region *r, const ep_diff_pair *p, ep_json_out *o) {
     ep_json_object(o);
-    ep_json_key(o, "relation");
-    ep_json_str(o, ep_relation_name(p->relation));
+    ep_json_put_str(o, "relation", ep_relation_name(p->relation));
     names(o, "a", &r->a, p->a, p->a_count, false);
     names(o, "b", &r->b, p->b, p->b_count, false);
     names(o, "ops_a", &r->a, p->a, p->a_count, true);
     names(o, "ops_b", &r->b, p->b, p->b_count, true);
-    ep_json_key(o, "class");
-    ep_json_str(
-        o, ep_kernel_class_name((ep_kernel_class)(p->b_count ? r->b.items[p->b[0]].cls : r->a.items[p->a[0]].cls)));
-    us(o, "us_a", p->a_ns);
-    us(o, "us_b", p->b_ns);
-    ep_json_key(o, "bytes_saved");
+    ep_json_put_str(
+        o, "class",
+        ep_kernel_class_name((ep_kernel_class)(p->b_count ? r->b.items[p->b[0]].cls : r->a.items[p->a[0]].cls)));
+    ep_json_put_us(o, "us_a", p->a_ns);
+    ep_json_put_us(o, "us_b", p->b_ns);
+    ep_json_key(o, "bytes_saved"); /* below 0 where b writes more */
     if (p->bytes_known)
         ep_json_int(o, p->bytes_saved);
     else
@@ -174,17 +162,15 @@ static void pair_json(const ep_diff_region *r, const ep_diff_pair *p, ep_json_ou
 }
 
 static void host_json(const ep_diff_region *r, ep_json_out *o) {
-    ep_json_key(o, "host");
-    ep_json_array(o);
+    ep_json_put_array(o, "host");
     for (size_t i = 0; i < r->host_count; i++) {
         const ep_diff_host *h = &r->host[i];
         ep_json_object(o);
-        ep_json_key(o, "name");
-        ep_json_str(o, h->name);
-        num(o, "count_a", h->count[0]);
-        num(o, "count_b", h->count[1]);
-        us(o, "self_us_a", h->self_ns[0]);
-        us(o, "self_us_b", h->self_ns[1]);
+        ep_json_put_str(o, "name", h->name);
+        ep_json_put_int(o, "count_a", h->count[0]);
+        ep_json_put_int(o, "count_b", h->count[1]);
+        ep_json_put_us(o, "self_us_a", h->self_ns[0]);
+        ep_json_put_us(o, "self_us_b", h->self_ns[1]);
         ep_json_end(o);
     }
     ep_json_end(o);
@@ -192,22 +178,20 @@ static void host_json(const ep_diff_region *r, ep_json_out *o) {
 
 static void region_json(const ep_diff_region *r, ep_json_out *o) {
     ep_json_object(o);
-    ep_json_key(o, "name");
-    ep_json_str(o, r->name);
-    num(o, "instances_a", r->a.instances);
-    num(o, "instances_b", r->b.instances);
-    num(o, "kernels_a", r->a.kernels);
-    num(o, "kernels_b", r->b.kernels);
-    num(o, "memsets_a", r->a.memsets);
-    num(o, "memsets_b", r->b.memsets);
-    num(o, "copies_a", r->a.copies);
-    num(o, "copies_b", r->b.copies);
-    us(o, "dispatch_us_a", r->a.host_ns);
-    us(o, "dispatch_us_b", r->b.host_ns);
-    us(o, "device_us_a", r->a.device_ns);
-    us(o, "device_us_b", r->b.device_ns);
-    ep_json_key(o, "pairs");
-    ep_json_array(o);
+    ep_json_put_str(o, "name", r->name);
+    ep_json_put_int(o, "instances_a", r->a.instances);
+    ep_json_put_int(o, "instances_b", r->b.instances);
+    ep_json_put_int(o, "kernels_a", r->a.kernels);
+    ep_json_put_int(o, "kernels_b", r->b.kernels);
+    ep_json_put_int(o, "memsets_a", r->a.memsets);
+    ep_json_put_int(o, "memsets_b", r->b.memsets);
+    ep_json_put_int(o, "copies_a", r->a.copies);
+    ep_json_put_int(o, "copies_b", r->b.copies);
+    ep_json_put_us(o, "dispatch_us_a", r->a.host_ns);
+    ep_json_put_us(o, "dispatch_us_b", r->b.host_ns);
+    ep_json_put_us(o, "device_us_a", r->a.device_ns);
+    ep_json_put_us(o, "device_us_b", r->b.device_ns);
+    ep_json_put_array(o, "pairs");
     for (size_t i = 0; i < r->pair_count; i++) pair_json(r, &r->pairs[i], o);
     ep_json_end(o);
     host_json(r, o);
@@ -216,8 +200,7 @@ static void region_json(const ep_diff_region *r, ep_json_out *o) {
 
 /* Two figures of the whole traces under one key. */
 static void both(ep_json_out *o, const char *key, int64_t a, int64_t b, bool ns) {
-    ep_json_key(o, key);
-    ep_json_array(o);
+    ep_json_put_array(o, key);
     if (ns)
         ep_json_us(o, a), ep_json_us(o, b);
     else
@@ -284,15 +267,13 @@ static size_t merge(by_text *list, size_t n) {
 }
 
 static void by_text_json(ep_json_out *o, const char *key, const by_text *list, size_t n) {
-    ep_json_key(o, key);
-    ep_json_array(o);
+    ep_json_put_array(o, key);
     for (size_t i = 0; i < n; i++) {
         ep_json_object(o);
-        ep_json_key(o, "name");
-        ep_json_str(o, list[i].name);
+        ep_json_put_str(o, "name", list[i].name);
         both(o, "count", list[i].count[0], list[i].count[1], false);
         both(o, "us", list[i].ns[0], list[i].ns[1], true);
-        us(o, "change_us", list[i].ns[1] - list[i].ns[0]);
+        ep_json_put_us(o, "change_us", list[i].ns[1] - list[i].ns[0]);
         ep_json_end(o);
     }
     ep_json_end(o);
@@ -317,11 +298,10 @@ static void changes(const ep_diff_result *d, ep_json_out *o) {
         }
     n = merge(list, n);
     for (size_t i = 0; i < n; i++) only[list[i].count[0] == 0 ? 1 : list[i].count[1] == 0 ? 0 : 2]++;
-    ep_json_key(o, "kernel_names");
-    ep_json_object(o);
-    num(o, "only_a", (int64_t)only[0]);
-    num(o, "only_b", (int64_t)only[1]);
-    num(o, "in_both", (int64_t)only[2]);
+    ep_json_put_object(o, "kernel_names");
+    ep_json_put_int(o, "only_a", (int64_t)only[0]);
+    ep_json_put_int(o, "only_b", (int64_t)only[1]);
+    ep_json_put_int(o, "in_both", (int64_t)only[2]);
     ep_json_end(o);
     by_text_json(o, "kernels_by_change", list, n);
     n = 0;
@@ -348,14 +328,13 @@ static int64_t memory_work(const ep_study *s, bool memsets) {
 
 static void busy(const ep_diff_result *d, ep_json_out *o) {
     const ep_study *const sides[2] = {d->a, d->b};
-    ep_json_key(o, "busy_us");
-    ep_json_array(o);
+    ep_json_put_array(o, "busy_us");
     for (int k = 0; k < 2; k++) {
         ep_json_object(o);
         for (size_t i = 0; i < sides[k]->facts->device_count; i++) {
             char id[24];
             snprintf(id, sizeof id, "%lld", (long long)sides[k]->facts->devices[i].id);
-            us(o, id, sides[k]->facts->devices[i].busy_ns);
+            ep_json_put_us(o, id, sides[k]->facts->devices[i].busy_ns);
         }
         ep_json_end(o);
     }
@@ -365,18 +344,13 @@ static void busy(const ep_diff_result *d, ep_json_out *o) {
 void ep_diff_json(ep_diff_result *d, ep_json_out *o) {
     const ep_facts *a = d->a->facts, *b = d->b->facts;
     ep_json_object(o);
-    ep_json_key(o, "a");
-    ep_json_str(o, d->label_a);
-    ep_json_key(o, "b");
-    ep_json_str(o, d->label_b);
-    ep_json_key(o, "summary");
-    ep_json_str(o, ep_text_str(&d->summary));
-    ep_json_key(o, "sentences");
-    ep_json_array(o);
+    ep_json_put_str(o, "a", d->label_a);
+    ep_json_put_str(o, "b", d->label_b);
+    ep_json_put_str(o, "summary", ep_text_str(&d->summary));
+    ep_json_put_array(o, "sentences");
     for (size_t i = 0; i < d->sentence_count; i++) ep_json_str(o, d->sentences[i]);
     ep_json_end(o);
-    ep_json_key(o, "main_region");
-    ep_json_str(o, d->regions[d->main].name);
+    ep_json_put_str(o, "main_region", d->regions[d->main].name);
     both(o, "events", a->health.events, b->health.events, false);
     both(o, "cpu_ops", count_kind(d->a, EP_EVENT_OP), count_kind(d->b, EP_EVENT_OP), false);
     both(o, "runtime_events", count_kind(d->a, EP_EVENT_RUNTIME), count_kind(d->b, EP_EVENT_RUNTIME), false);
@@ -390,8 +364,7 @@ void ep_diff_json(ep_diff_result *d, ep_json_out *o) {
     both(o, "trace_span_us", a->span_end_ns - a->span_start_ns, b->span_end_ns - b->span_start_ns, true);
     busy(d, o);
     changes(d, o);
-    ep_json_key(o, "regions");
-    ep_json_array(o);
+    ep_json_put_array(o, "regions");
     for (size_t i = 0; i < d->region_count; i++) region_json(&d->regions[i], o);
     ep_json_end(o);
     ep_json_end(o);

@@ -194,16 +194,11 @@ static void write_work(lister *l, uint32_t work, int64_t *sum) {
                    (double)t->dur[work] / 1e3);
     add_name(l, name_of(l, work), room_of(l, begin));
     ep_json_object(&l->json);
-    ep_json_key(&l->json, "name");
-    ep_json_str(&l->json, name_of(l, work));
-    ep_json_key(&l->json, "start_us");
-    ep_json_us(&l->json, t->ts[work] - l->f->span_start_ns);
-    ep_json_key(&l->json, "us");
-    ep_json_us(&l->json, t->dur[work]);
-    ep_json_key(&l->json, "device");
-    ep_json_int(&l->json, lane->device);
-    ep_json_key(&l->json, "stream");
-    ep_json_int(&l->json, lane->stream);
+    ep_json_put_str(&l->json, "name", name_of(l, work));
+    ep_json_put_us(&l->json, "start_us", t->ts[work] - l->f->span_start_ns);
+    ep_json_put_us(&l->json, "us", t->dur[work]);
+    ep_json_put_int(&l->json, "device", lane->device);
+    ep_json_put_int(&l->json, "stream", lane->stream);
     ep_json_end(&l->json);
 }
 
@@ -223,25 +218,18 @@ static void write_op(lister *l, uint32_t row) {
     const ep_lane *lane = &t->lanes[t->lane[row]];
     ep_json_out *j = &l->json;
     ep_json_object(j);
-    ep_json_key(j, "name");
-    ep_json_str(j, name_of(l, row));
-    ep_json_key(j, "start_us");
-    ep_json_us(j, start);
-    ep_json_key(j, "us");
-    ep_json_us(j, t->dur[row]);
-    ep_json_key(j, "level");
-    ep_json_int(j, l->depth[row]);
-    ep_json_key(j, "pid");
-    ep_json_str(j, ep_trace_text(t, lane->pid));
-    ep_json_key(j, "tid");
-    ep_json_str(j, ep_trace_text(t, lane->tid));
+    ep_json_put_str(j, "name", name_of(l, row));
+    ep_json_put_us(j, "start_us", start);
+    ep_json_put_us(j, "us", t->dur[row]);
+    ep_json_put_int(j, "level", l->depth[row]);
+    ep_json_put_str(j, "pid", ep_trace_text(t, lane->pid));
+    ep_json_put_str(j, "tid", ep_trace_text(t, lane->tid));
     ep_json_key(j, "kernels");
     known ? ep_json_int(j, l->f->op_kernels[row]) : ep_json_null(j);
     ep_json_key(j, "device_us");
     known ? ep_json_us(j, device) : ep_json_null(j);
     if (l->o->kernels) {
-        ep_json_key(j, "work");
-        ep_json_array(j);
+        ep_json_put_array(j, "work");
         each_work(l, row, write_work, NULL);
         ep_json_end(j);
     }
@@ -259,14 +247,10 @@ static void write_thread(lister *l, uint32_t row) {
 static void write_all(lister *l) {
     ep_json_out *j = &l->json;
     ep_json_object(j);
-    ep_json_key(j, "file");
-    ep_json_str(j, ep_trace_text(l->t, l->t->file_name));
-    ep_json_key(j, "level");
-    ep_json_int(j, l->o->level);
-    ep_json_key(j, "region");
-    ep_json_str(j, l->o->region);
-    ep_json_key(j, "ops");
-    ep_json_array(j);
+    ep_json_put_str(j, "file", ep_trace_text(l->t, l->t->file_name));
+    ep_json_put_int(j, "level", l->o->level);
+    ep_json_put_str(j, "region", l->o->region);
+    ep_json_put_array(j, "ops");
     for (size_t k = 0; k < l->count; k++) thread_of(l, l->rows[k]);
     ep_text_printf(&l->text, "%12s %10s %7s %10s  %s\n", "start us", "host us", "kernels", "device us", "op");
     uint32_t lane = EP_NO_INDEX;

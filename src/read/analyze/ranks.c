@@ -229,12 +229,9 @@ void ep_ranks_json(ep_study *const *studies, size_t count, ep_json_out *o) {
     size_t slow = slowest(ranks, count);
     sentence(ranks, count, slow, line, sizeof line);
     ep_json_object(o);
-    ep_json_key(o, "slowest_rank");
-    ep_json_int(o, ranks[slow].rank);
-    ep_json_key(o, "sentence");
-    ep_json_str(o, line);
-    ep_json_key(o, "ranks");
-    ep_json_array(o);
+    ep_json_put_int(o, "slowest_rank", ranks[slow].rank);
+    ep_json_put_str(o, "sentence", line);
+    ep_json_put_array(o, "ranks");
     for (size_t i = 0; i < count; i++) {
         const struct {
             const char *key;
@@ -246,14 +243,10 @@ void ep_ranks_json(ep_study *const *studies, size_t count, ep_json_out *o) {
             {"exposed_us", ranks[i].host ? NAN : (double)(studies[i]->comm_ns - studies[i]->comm_hidden_ns) * 1e-3},
             {"idle_us", ranks[i].idle_us}};
         ep_json_object(o);
-        ep_json_key(o, "rank");
-        ep_json_int(o, ranks[i].rank);
-        ep_json_key(o, "file");
-        ep_json_str(o, studies[i]->label);
-        for (size_t k = 0; k < sizeof figures / sizeof figures[0]; k++) {
-            ep_json_key(o, figures[k].key);
-            ep_json_fixed(o, figures[k].v, 3);
-        }
+        ep_json_put_int(o, "rank", ranks[i].rank);
+        ep_json_put_str(o, "file", studies[i]->label);
+        for (size_t k = 0; k < sizeof figures / sizeof figures[0]; k++)
+            ep_json_put_fixed(o, figures[k].key, figures[k].v, 3);
         ep_json_key(o, "explain");
         ep_explain_json(studies[i], o);
         ep_json_end(o);

@@ -49,44 +49,31 @@ static void json_event(ep_json_out *o, const ep_verdict_row *r) {
         return;
     }
     ep_json_object(o);
-    ep_json_key(o, "name");
-    ep_json_str(o, r->event_name);
-    ep_json_key(o, "start_us");
-    ep_json_fixed(o, r->event_us, 3);
-    ep_json_key(o, "lane");
-    ep_json_str(o, r->event_lane);
-    ep_json_key(o, "index");
-    ep_json_int(o, r->v.event_index);
+    ep_json_put_str(o, "name", r->event_name);
+    ep_json_put_fixed(o, "start_us", r->event_us, 3);
+    ep_json_put_str(o, "lane", r->event_lane);
+    ep_json_put_int(o, "index", r->v.event_index);
     ep_json_end(o);
 }
 
 static char *make_json(const ep_verdicts *v) {
     ep_json_out o = {.indent = 1};
     ep_json_object(&o);
-    ep_json_key(&o, "verdicts");
-    ep_json_array(&o);
+    ep_json_put_array(&o, "verdicts");
     for (size_t i = 0; i < v->count; i++) {
         const ep_verdict_row *r = &v->rows[i];
         ep_json_object(&o);
         const char *const pairs[][2] = {{"claim", r->v.claim},       {"block", r->block},
                                         {"text", r->text},           {"verdict", kind_names[r->v.kind]},
                                         {"expected", r->v.expected}, {"seen", r->v.seen}};
-        for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
-            ep_json_key(&o, pairs[k][0]);
-            ep_json_str(&o, pairs[k][1]);
-        }
-        ep_json_key(&o, "line");
-        ep_json_int(&o, r->v.line);
-        ep_json_key(&o, "surprise");
-        ep_json_fixed(&o, r->v.surprise, 3);
+        for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) ep_json_put_str(&o, pairs[k][0], pairs[k][1]);
+        ep_json_put_int(&o, "line", r->v.line);
+        ep_json_put_fixed(&o, "surprise", r->v.surprise, 3);
         json_event(&o, r);
         ep_json_end(&o);
     }
     ep_json_end(&o);
-    for (int k = 0; k < 3; k++) {
-        ep_json_key(&o, kind_names[k]);
-        ep_json_int(&o, (int64_t)v->totals[k]);
-    }
+    for (int k = 0; k < 3; k++) ep_json_put_int(&o, kind_names[k], (int64_t)v->totals[k]);
     ep_json_end(&o);
     return ep_json_take(&o);
 }

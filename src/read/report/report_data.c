@@ -173,22 +173,19 @@ static void add_column(ep_json_out *o, const char *key, const void *data, size_t
 
 static void add_text_member(ep_json_out *o, const ep_trace *t, const char *key, uint32_t string) {
     if (!string) return;
-    ep_json_key(o, key);
-    ep_json_str(o, ep_trace_text(t, string));
+    ep_json_put_str(o, key, ep_trace_text(t, string));
 }
 
 static void add_number(ep_json_out *o, const char *key, int64_t v, bool known) {
     if (!known) return;
-    ep_json_key(o, key);
-    ep_json_int(o, v);
+    ep_json_put_int(o, key, v);
 }
 
 static void add_three(ep_json_out *o, const char *key, const uint32_t v[3]) {
     if (!v[0] && !v[1] && !v[2]) return;
     char text[48];
     snprintf(text, sizeof text, "%u x %u x %u", v[0], v[1], v[2]);
-    ep_json_key(o, key);
-    ep_json_str(o, text);
+    ep_json_put_str(o, key, text);
 }
 
 static void add_info(ep_json_out *o, const ep_trace *t, const ep_event_info *i) {
@@ -245,14 +242,10 @@ static void add_lane(ep_json_out *o, const page *p, const page_lane *l) {
         snprintf(label, sizeof label, "%s%s%.140s", l->python ? "Python of " : "", lane->name ? "" : "thread ",
                  ep_trace_text(t, lane->name ? lane->name : lane->tid));
     ep_json_object(o);
-    ep_json_key(o, "label");
-    ep_json_str(o, label);
-    ep_json_key(o, "process");
-    ep_json_str(o, process);
-    ep_json_key(o, "device");
-    ep_json_bool(o, l->device);
-    ep_json_key(o, "rows");
-    ep_json_array(o);
+    ep_json_put_str(o, "label", label);
+    ep_json_put_str(o, "process", process);
+    ep_json_put_bool(o, "device", l->device);
+    ep_json_put_array(o, "rows");
     for (uint32_t r = 0; r < l->rows; r++) {
         ep_json_array(o);
         ep_json_int(o, l->first[r]);
@@ -315,20 +308,16 @@ static void write_page(ep_json_out *o, const page *p, const char *label, const c
                        const renumber *infos) {
     const ep_trace *t = p->f->trace;
     ep_json_object(o);
-    ep_json_key(o, "label");
-    ep_json_str(o, label);
+    ep_json_put_str(o, "label", label);
     add_number(o, "n", p->n, true);
     add_number(o, "total", (int64_t)p->total, true);
-    ep_json_key(o, "lanes");
-    ep_json_array(o);
+    ep_json_put_array(o, "lanes");
     for (size_t i = 0; i < p->shown; i++) add_lane(o, p, &p->lanes[p->order[i]]);
     ep_json_end(o);
-    ep_json_key(o, "names");
-    ep_json_array(o);
+    ep_json_put_array(o, "names");
     for (uint32_t i = 0; i < names->count; i++) ep_json_str(o, ep_trace_text(t, names->used[i]));
     ep_json_end(o);
-    ep_json_key(o, "infos");
-    ep_json_array(o);
+    ep_json_put_array(o, "infos");
     for (uint32_t i = 0; i < infos->count; i++) add_info(o, t, &t->infos[infos->used[i]]);
     ep_json_end(o);
     size_t n = p->n;

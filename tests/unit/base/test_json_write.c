@@ -39,6 +39,30 @@ static void test_nesting(void **state) {
     check(&o, "{\"a\": [-3,18446744073709551615,[],true,null],\"b\": [1],\"c\": 1, \"d\": 2,\"e\": 3}");
 }
 
+static void test_members(void **state) {
+    (void)state;
+    ep_json_out o = {0};
+    ep_json_object(&o);
+    ep_json_put_str(&o, "a \"b\"", "c");
+    ep_json_put_str(&o, "none", NULL);
+    ep_json_put_int(&o, "int", INT64_MIN);
+    ep_json_put_uint(&o, "uint", UINT64_MAX);
+    ep_json_put_known(&o, "known", 0);
+    ep_json_put_known(&o, "unknown", -1);
+    ep_json_put_fixed(&o, "fixed", 0.125, 2);
+    ep_json_put_fixed(&o, "not finite", NAN, 2);
+    ep_json_put_us(&o, "us", 2500);
+    ep_json_put_bool(&o, "bool", false);
+    ep_json_put_object(&o, "object");
+    ep_json_put_array(&o, "array");
+    ep_json_end(&o);
+    ep_json_end(&o);
+    ep_json_end(&o);
+    check(&o, "{\"a \\\"b\\\"\": \"c\",\"none\": null,\"int\": -9223372036854775808,\"uint\": 18446744073709551615,"
+              "\"known\": 0,\"unknown\": null,\"fixed\": 0.12,\"not finite\": null,\"us\": 2.5,\"bool\": false,"
+              "\"object\": {\"array\": []}}");
+}
+
 static void test_strings(void **state) {
     (void)state;
     ep_json_out o = {0};
@@ -109,8 +133,8 @@ static void test_depth(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nesting), cmocka_unit_test(test_strings),
-                                       cmocka_unit_test(test_numbers), cmocka_unit_test(test_flush),
-                                       cmocka_unit_test(test_depth)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nesting), cmocka_unit_test(test_members),
+                                       cmocka_unit_test(test_strings), cmocka_unit_test(test_numbers),
+                                       cmocka_unit_test(test_flush),   cmocka_unit_test(test_depth)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
