@@ -41,3 +41,6 @@ static void acc(int rows, int64_t chunks, const void *a, const void *b, float *c
             }
     memcpy(c, s, (size_t)rows * 64);
 }
+
+/* The members of ep_tuned_row that follow; TILE_MEMBERS has the others. */
+#define ACC_MEMBERS .mr = 2, .a_bytes = 4 * ACC_ROW, .acc = acc

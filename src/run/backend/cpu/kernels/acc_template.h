@@ -1,5 +1,5 @@
 /* The accumulation kernel of a vector ISA: ACC_MR rows by two vectors of columns in registers, written once over the
- * vector vocabulary. The includer has included its simd header and defines ACC_NAME, ACC_MR and one of
+ * vector vocabulary. The includer has included its simd header and defines ACC_MR and one of
  *   ACC_QUAD   ACC_B (a vector of quads), ACC_LOAD_B(p), ACC_BROADCAST(p), ACC_MAC(a, b, sum): one step a quad;
  *   ACC_PAIR   bf16 pairs widened to f32 by a shift and a mask, two steps a quad, x already f32;
  *   ACC_HALF   f16 widened by conversion, two k a quad, x already f32.
@@ -74,8 +74,8 @@ static inline __attribute__((always_inline)) void acc_rows(const int R, int64_t 
 #define ACC_CASE(R)                                                                                                    \
     case R: acc_rows(R, chunks, a, b, c, first, ahead, lines); return;
 
-static void ACC_NAME(int rows, int64_t chunks, const void *a, const void *b, float *c, bool first, const char *ahead,
-                     int lines) {
+static void acc(int rows, int64_t chunks, const void *a, const void *b, float *c, bool first, const char *ahead,
+                int lines) {
     switch (rows) {
         ACC_CASE(1)
         ACC_CASE(2)
@@ -157,3 +157,6 @@ static void acc_across(int rows, int64_t chunks, const void *a, const void *b, i
     default: acc_across_rows(1, chunks, a, b, panel_bytes, c, panel_sums, first); return;
     }
 }
+
+/* The members of ep_tuned_row that follow; TILE_MEMBERS has the others. */
+#define ACC_MEMBERS .mr = ACC_MR, .a_bytes = 4 * ACC_ROW, .acc = acc, .across = acc_across, .across_rows = ACC_FEW

@@ -1,4 +1,6 @@
 /* TILE_* words of a dtype for tile_template.h and the gated kernels. The includer defines TILE_DTYPE_F32, _BF16 or _F16. */
+#define TILE_HALF (V_LANES == 16 ? 16 : 8) /* columns of half a panel */
+
 /* Two words beyond the vocabulary: lanes of 16 bits as indices, and a gather of floats. */
 #if V_LANES == 1
 V_FN v_i32 v_index16(v_h16 h) {
@@ -65,6 +67,8 @@ V_FN void v_gather_pair(const float *table, v_i32 index, v_f32 *first, v_f32 *se
 #endif
 
 #if defined(TILE_DTYPE_F32)
+#define TILE_DTYPE EP_DTYPE_F32
+#define TILE_LAYOUT (TILE_HALF == 16 ? EP_LAYOUT_F32_16 : EP_LAYOUT_F32_8)
 #define TILE_SIZE 4
 #define TILE_LOAD(p) v_load(p)
 #define TILE_LOAD_N(p, n) v_load_n(p, n)
@@ -72,6 +76,8 @@ V_FN void v_gather_pair(const float *table, v_i32 index, v_f32 *first, v_f32 *se
 #define TILE_STORE_N(p, x, n) v_store_n(p, x, n)
 #define TILE_ROUND(x) (x)
 #elif defined(TILE_DTYPE_BF16)
+#define TILE_DTYPE EP_DTYPE_BF16
+#define TILE_LAYOUT (TILE_HALF == 16 ? EP_LAYOUT_BF16_16 : EP_LAYOUT_BF16_8)
 #define TILE_SIZE 2
 #define TILE_LOAD(p) v_load_bf16(p)
 #define TILE_LOAD_N(p, n) v_load_bf16_n(p, n)
@@ -82,6 +88,8 @@ V_FN void v_gather_pair(const float *table, v_i32 index, v_f32 *first, v_f32 *se
 #define TILE_LOW(q) v_float(v_shl(q, 16)) /* of pairs of 16 bits in 32 */
 #define TILE_HIGH(q) v_float((q) & (int)0xffff0000)
 #else
+#define TILE_DTYPE EP_DTYPE_F16
+#define TILE_LAYOUT (TILE_HALF == 16 ? EP_LAYOUT_F16_16 : EP_LAYOUT_F16_8)
 #define TILE_SIZE 2
 #define TILE_LOAD(p) v_load_f16(p)
 #define TILE_LOAD_N(p, n) v_load_f16_n(p, n)

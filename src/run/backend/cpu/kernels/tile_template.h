@@ -1,7 +1,7 @@
 /* What becomes of a tile of finished sums, written once over the vector vocabulary: bias, activation, product or
- * residual, and the one store. The includer has included its simd header and vmath.h and defines TILE_HALF, TILE_LOAD_N,
- * TILE_STORE_N, TILE_ROUND (to the dtype and back; x itself for f32) and the two names. The activations are the formulas
- * of pointwise.def, so that the result is bit-equal to eager's. */
+ * residual, and the one store; and what a row of ep_tuned_row has from the templates. The includer has included its simd
+ * header, vmath.h and dtype_template.h. The activations are the formulas of pointwise.def, so that the result is bit-equal
+ * to eager's. */
 #include "run/backend/cpu/kernels/act_template.h"
 #include "run/backend/cpu/tuned.h"
 
@@ -91,7 +91,13 @@ TILE_FN tile_plain_body(const ep_tile *t, const ep_act act, const bool eager) {
         default: eager ? BODY(t, EP_ACT_NONE, true) : BODY(t, EP_ACT_NONE, false); break;                              \
         }                                                                                                              \
     }
-TILE_DEFINE(TILE_GATED, tile_gated_body)
-TILE_DEFINE(TILE_PLAIN, tile_plain_body)
+TILE_DEFINE(tile_gated, tile_gated_body)
+TILE_DEFINE(tile_plain, tile_plain_body)
 
 #include "run/backend/cpu/kernels/gated_template.h"
+
+/* The members that follow from the dtype and the vectors. */
+#define TILE_MEMBERS                                                                                                   \
+    .dtype = TILE_DTYPE, .layout = TILE_LAYOUT, .half = TILE_HALF, .chunk_k = 64 / TILE_SIZE, .block_chunks = 16,      \
+    .gated = tile_gated, .plain = tile_plain, .fill_table = tile_fill_table, .fill_pairs = gated_fill_pairs,           \
+    .lanes = V_LANES, .gated_row = gated_row, .gated_pairs = gated_pairs, .gated_back = gated_back

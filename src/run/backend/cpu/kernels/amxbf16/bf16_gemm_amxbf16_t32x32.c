@@ -11,9 +11,6 @@
 #include "run/backend/cpu/tuned.h"
 
 #define TILE_DTYPE_BF16
-#define TILE_HALF 16
-#define TILE_GATED tile_gated
-#define TILE_PLAIN tile_plain
 #include "run/backend/cpu/kernels/dtype_template.h"
 #include "run/backend/cpu/kernels/tile_template.h"
 
@@ -523,30 +520,18 @@ static void sweep(const ep_sweep *s) {
 const ep_tuned_row ep_bf16_gemm_amxbf16_t32x32 = {
     .isa_name = "amxbf16",
     .isa = EP_ISA_AMX_BF16,
-    .dtype = EP_DTYPE_BF16,
     .tile = "t32x32",
-    .layout = EP_LAYOUT_BF16_16,
-    .half = 16,
     .mr = 32,
     .a_bytes = 64,
-    .chunk_k = 32,
-    .block_chunks = 16,
     .begin = begin,
     .end = end,
     .acc = acc,
     .across = across,
     .across_rows = ACROSS_ROWS,
     .sweep = sweep,
-    .gated = tile_gated,
-    .plain = tile_plain,
-    .fill_table = tile_fill_table,
-    .fill_pairs = gated_fill_pairs,
     .vector_name = "avx512bf16",
-    .lanes = 16,
-    .gated_row = gated_row,
-    .gated_pairs = gated_pairs,
-    .gated_back = gated_back,
     .gated_mixes = true,
     .usable = ep_isa_request_amx,
     .unusable = "the system refuses AMX tiles to this process",
+    TILE_MEMBERS,
 };

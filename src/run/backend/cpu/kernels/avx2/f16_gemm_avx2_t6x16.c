@@ -5,41 +5,20 @@
 #include "base/simd/simd_avx2.h"
 #include "base/simd/vmath.h"
 
-#define ACC_NAME acc
 #define ACC_MR 6
 #define ACC_HALF
-
 #include "run/backend/cpu/kernels/acc_template.h"
 
 #define TILE_DTYPE_F16
-#define TILE_HALF 8
-#define TILE_GATED tile_gated
-#define TILE_PLAIN tile_plain
 #include "run/backend/cpu/kernels/dtype_template.h"
 #include "run/backend/cpu/kernels/tile_template.h"
 
 const ep_tuned_row ep_f16_gemm_avx2_t6x16 = {
     .isa_name = "avx2",
     .isa = EP_ISA_AVX2,
-    .dtype = EP_DTYPE_F16,
     .tile = "t6x16",
-    .layout = EP_LAYOUT_F16_8,
-    .half = 8,
-    .mr = 6,
-    .a_bytes = 128,
-    .chunk_k = 32,
-    .block_chunks = 16,
-    .acc = acc,
-    .across = acc_across,
-    .across_rows = ACC_FEW,
     .widen = tile_widen,
-    .gated = tile_gated,
-    .plain = tile_plain,
-    .fill_table = tile_fill_table,
-    .fill_pairs = gated_fill_pairs,
     .vector_name = "avx2",
-    .lanes = 8,
-    .gated_row = gated_row,
-    .gated_pairs = gated_pairs,
-    .gated_back = gated_back,
+    TILE_MEMBERS,
+    ACC_MEMBERS,
 };

@@ -6,7 +6,6 @@
 #include "base/simd/simd_avx512.h"
 #include "base/simd/vmath.h"
 
-#define ACC_NAME acc
 #define ACC_MR 14
 #define ACC_QUAD
 #define ACC_ROW 17 /* 14 rows 64 bytes apart would share a bank of L1 where addresses choose it */
@@ -17,33 +16,14 @@
 #include "run/backend/cpu/kernels/acc_template.h"
 
 #define TILE_DTYPE_F32
-#define TILE_HALF 16
-#define TILE_GATED tile_gated
-#define TILE_PLAIN tile_plain
 #include "run/backend/cpu/kernels/dtype_template.h"
 #include "run/backend/cpu/kernels/tile_template.h"
 
 const ep_tuned_row ep_f32_gemm_avx512_t14x32 = {
     .isa_name = "avx512",
     .isa = EP_ISA_AVX512,
-    .dtype = EP_DTYPE_F32,
     .tile = "t14x32",
-    .layout = EP_LAYOUT_F32_16,
-    .half = 16,
-    .mr = 14,
-    .a_bytes = 68,
-    .chunk_k = 16,
-    .block_chunks = 16,
-    .acc = acc,
-    .across = acc_across,
-    .across_rows = ACC_FEW,
-    .gated = tile_gated,
-    .plain = tile_plain,
-    .fill_table = tile_fill_table,
-    .fill_pairs = gated_fill_pairs,
     .vector_name = "avx512",
-    .lanes = 16,
-    .gated_row = gated_row,
-    .gated_pairs = gated_pairs,
-    .gated_back = gated_back,
+    TILE_MEMBERS,
+    ACC_MEMBERS,
 };

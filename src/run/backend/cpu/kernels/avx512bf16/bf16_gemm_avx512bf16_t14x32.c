@@ -9,7 +9,6 @@
 #include "base/simd/simd_avx512.h"
 #include "base/simd/vmath.h"
 
-#define ACC_NAME acc
 #define ACC_MR 14
 #define ACC_QUAD
 #define ACC_ROW 17 /* 14 rows 64 bytes apart would share a bank of L1 where addresses choose it */
@@ -20,9 +19,6 @@
 #include "run/backend/cpu/kernels/acc_template.h"
 
 #define TILE_DTYPE_BF16
-#define TILE_HALF 16
-#define TILE_GATED tile_gated
-#define TILE_PLAIN tile_plain
 #include "run/backend/cpu/kernels/dtype_template.h"
 #include "run/backend/cpu/kernels/tile_template.h"
 
@@ -70,28 +66,12 @@ static bool usable(void) {
 const ep_tuned_row ep_bf16_gemm_avx512bf16_t14x32 = {
     .isa_name = "avx512bf16",
     .isa = EP_ISA_AVX512_BF16,
-    .dtype = EP_DTYPE_BF16,
     .tile = "t14x32",
-    .layout = EP_LAYOUT_BF16_16,
-    .half = 16,
-    .mr = 14,
-    .a_bytes = 68,
-    .chunk_k = 32,
-    .block_chunks = 16,
     .whole_chunks = 24,
-    .acc = acc,
-    .across = acc_across,
-    .across_rows = ACC_FEW,
     .usable = usable,
     .unusable = "two FMAs beat its dot products (measured)",
-    .gated = tile_gated,
-    .plain = tile_plain,
-    .fill_table = tile_fill_table,
-    .fill_pairs = gated_fill_pairs,
     .vector_name = "avx512bf16",
-    .lanes = 16,
-    .gated_row = gated_row,
-    .gated_pairs = gated_pairs,
-    .gated_back = gated_back,
     .gated_mixes = true,
+    TILE_MEMBERS,
+    ACC_MEMBERS,
 };

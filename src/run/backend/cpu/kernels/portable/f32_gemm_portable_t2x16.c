@@ -7,31 +7,14 @@
 #include "run/backend/cpu/kernels/acc_portable.h"
 
 #define TILE_DTYPE_F32
-#define TILE_HALF 8
-#define TILE_GATED tile_gated
-#define TILE_PLAIN tile_plain
 #include "run/backend/cpu/kernels/dtype_template.h"
 #include "run/backend/cpu/kernels/tile_template.h"
 
 const ep_tuned_row ep_f32_gemm_portable_t2x16 = {
     .isa_name = "portable",
     .isa = EP_ISA_PORTABLE,
-    .dtype = EP_DTYPE_F32,
     .tile = "t2x16",
-    .layout = EP_LAYOUT_F32_8,
-    .half = 8,
-    .mr = 2,
-    .a_bytes = 64,
-    .chunk_k = 16,
-    .block_chunks = 16,
-    .acc = acc,
-    .gated = tile_gated,
-    .plain = tile_plain,
-    .fill_table = tile_fill_table,
-    .fill_pairs = gated_fill_pairs,
     .vector_name = "portable",
-    .lanes = 1,
-    .gated_row = gated_row,
-    .gated_pairs = gated_pairs,
-    .gated_back = gated_back,
+    TILE_MEMBERS,
+    ACC_MEMBERS,
 };
