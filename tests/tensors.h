@@ -1,0 +1,33 @@
+/* Tensors for tests: made in one call, compared bit for bit, ended together. */
+#ifndef EP_TEST_TENSORS_H
+#define EP_TEST_TENSORS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <epilogue/tensor.h>
+
+#define OK(call) assert_int_equal((call), EP_OK)
+
+/* Normal values times scale. */
+static inline ep_tensor *random_tensor(ep_dtype dtype, int ndim, const int64_t *sizes, uint64_t seed, double scale) {
+    ep_tensor *t;
+    OK(ep_tensor_create(dtype, ndim, sizes, NULL, &t));
+    OK(ep_tensor_fill_random(t, seed, scale, NULL));
+    return t;
+}
+
+static inline ep_tensor *random_matrix(ep_dtype dtype, int64_t rows, int64_t cols, uint64_t seed, double scale) {
+    return random_tensor(dtype, 2, (int64_t[]){rows, cols}, seed, scale);
+}
+
+static inline void destroy_all(ep_tensor **t, size_t n) {
+    for (size_t i = 0; i < n; i++) ep_tensor_destroy(t[i]);
+}
+
+#endif
