@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "read/analyze/facts_parts.h"
 
 static int64_t end_of(const ep_trace *t, uint32_t row) {
     return t->ts[row] + (t->dur[row] > 0 ? t->dur[row] : 0);
@@ -197,11 +198,8 @@ static int by_device_start(const void *a, const void *b) {
 /* 1 - busy / span of the device that is idle most; busy is the union of its work. */
 static void measure_idle(const ep_subject *u, const ep_scope *s, ep_seen *out) {
     const ep_trace *t = u->trace;
+    size_t n = 0;
     if (partial(u, s, out)) return;
-    if (s->work.count == 0) {
-        unknown(out, "no device work ran here");
-        return;
-    }
     int64_t(*spans)[3] = ep_malloc_array(s->work.count, sizeof *spans);
     if (!spans) {
         unknown(out, "memory ran out");
@@ -209,17 +207,21 @@ static void measure_idle(const ep_subject *u, const ep_scope *s, ep_seen *out) {
     }
     for (size_t i = 0; i < s->work.count; i++) {
         uint32_t row = s->work.rows[i];
-        spans[i][0] = t->lanes[t->lane[row]].device;
-        spans[i][1] = t->ts[row];
-        spans[i][2] = end_of(t, row);
+        if (facts_impossible(t, row)) continue;
+        spans[n][0] = t->lanes[t->lane[row]].device;
+        spans[n][1] = t->ts[row];
+        spans[n++][2] = end_of(t, row);
     }
-    qsort(spans, s->work.count, sizeof *spans, by_device_start);
-    out->value = -1;
-    for (size_t i = 0; i < s->work.count;) {
+    if (n)
+        qsort(spans, n, sizeof *spans, by_device_start);
+    else
+        unknown(out, "no device work ran here");
+    for (size_t i = 0; i < n;) {
         int64_t device = spans[i][0], first = spans[i][1], end = first, busy = 0;
-        for (; i < s->work.count && spans[i][0] == device; i++) {
+        for (; i < n && spans[i][0] == device; i++) {
             int64_t from = spans[i][1] > end ? spans[i][1] : end;
-            if (spans[i][2] > from) busy += spans[i][2] - from, end = spans[i][2];
+            busy += spans[i][2] > from ? spans[i][2] - from : 0;
+            if (spans[i][2] > end) end = spans[i][2];
         }
         double idle = end > first ? 1 - (double)busy / (double)(end - first) : 0;
         if (idle > out->value) out->value = idle;
@@ -248,9 +250,10 @@ static void measure_op(const ep_subject *u, const ep_scope *s, ep_matcher *m, do
         else if (m->term->metric == EP_METRIC_OP_TIME)
             v = (double)t->dur[row];
         if (launches) {
-            /* The call that is furthest from what is claimed speaks for all. */
+            /* The call that is furthest from what is claimed speaks for all; of several the earliest. */
             double by = ep_measure_worse(m, v);
-            if (by > worst) worst = by, out->value = v, out->witness = row;
+            bool earlier = by == worst && t->ts[row] < t->ts[out->witness];
+            if (by > worst || earlier) worst = by, out->value = v, out->witness = row;
         } else if (m->term->metric == EP_METRIC_OP_COUNT)
             count_rows(out, row, allowed);
         else {
@@ -291,7 +294,9 @@ void ep_measure(const ep_subject *u, const ep_scope *s, ep_matcher *m, double al
         break;
     case EP_METRIC_IDLE: measure_idle(u, s, out); break;
     case EP_METRIC_BYTES:
-    case EP_METRIC_FLOPS: ep_measure_work(u, s, m->term->metric, out); break;
+    case EP_METRIC_FLOPS:
+        if (!partial(u, s, out)) ep_measure_work(u, s, m->term->metric, out);
+        break;
     default: measure_op(u, s, m, allowed, out);
     }
 }

@@ -1,5 +1,5 @@
 /* A term over many instances at once: running sums over the host's rows in time order, so that instances that lie in each
- * other by the thousand cost a search each. What is no sum is measured instance by instance. */
+ * other by the thousand cost a search each. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,30 +7,50 @@
 #include "base/alloc.h"
 #include "verdict.h"
 
-/* What the metric needs of the device's record, and whether it is a sum of what each row adds. */
+/* How the figures of many instances come about: a sum of what each row adds; or what the rows of each launched, taken
+ * together. And whether the metric needs the device's record. */
+typedef bool (*ranges_of)(const ep_subject *u, const uint32_t *rows, size_t count, ep_range *ranges, size_t n,
+                          ep_metric metric, double *v);
+static bool idle_of(const ep_subject *u, const uint32_t *rows, size_t count, ep_range *ranges, size_t n,
+                    ep_metric metric, double *v) {
+    (void)metric;
+    return ep_ranges_idle(u, rows, count, ranges, n, v);
+}
+
 static const struct {
     bool sum, device;
+    ranges_of ranges;
 } traits[EP_METRIC_COUNT] = {
-    [EP_METRIC_KERNELS] = {true, true},        [EP_METRIC_LAUNCHES] = {true, false},
-    [EP_METRIC_OPS] = {true, false},           [EP_METRIC_VIEWS] = {true, true},
-    [EP_METRIC_COPIES] = {true, true},         [EP_METRIC_MEMCPYS] = {true, true},
-    [EP_METRIC_MEMSETS] = {true, true},        [EP_METRIC_DEVICE_TIME] = {true, true},
-    [EP_METRIC_KERNEL_TIME] = {true, true},    [EP_METRIC_DISPATCH] = {true, false},
-    [EP_METRIC_SYNC_TIME] = {true, false},     [EP_METRIC_OP_COUNT] = {true, false},
-    [EP_METRIC_OP_LAUNCHES] = {true, true},    [EP_METRIC_OP_TIME] = {true, false},
-    [EP_METRIC_OP_DEVICE_TIME] = {true, true}, [EP_METRIC_IDLE] = {false, true},
-    [EP_METRIC_BYTES] = {false, true},         [EP_METRIC_FLOPS] = {false, true},
+    [EP_METRIC_KERNELS] = {true, true, NULL},
+    [EP_METRIC_LAUNCHES] = {true, false, NULL},
+    [EP_METRIC_OPS] = {true, false, NULL},
+    [EP_METRIC_VIEWS] = {true, true, NULL},
+    [EP_METRIC_COPIES] = {true, true, NULL},
+    [EP_METRIC_MEMCPYS] = {true, true, NULL},
+    [EP_METRIC_MEMSETS] = {true, true, NULL},
+    [EP_METRIC_DEVICE_TIME] = {true, true, NULL},
+    [EP_METRIC_KERNEL_TIME] = {true, true, NULL},
+    [EP_METRIC_DISPATCH] = {true, false, NULL},
+    [EP_METRIC_SYNC_TIME] = {true, false, NULL},
+    [EP_METRIC_OP_COUNT] = {true, false, NULL},
+    [EP_METRIC_OP_LAUNCHES] = {true, true, NULL},
+    [EP_METRIC_OP_TIME] = {true, false, NULL},
+    [EP_METRIC_OP_DEVICE_TIME] = {true, true, NULL},
+    [EP_METRIC_IDLE] = {false, true, idle_of},
+    [EP_METRIC_BYTES] = {false, true, ep_ranges_work},
+    [EP_METRIC_FLOPS] = {false, true, ep_ranges_work},
 };
 
-/* The waits of one thread that no wait before them holds: where an instance begins outside of any, its waits are a run of
- * these. */
+/* All waits, by thread and in time order. Where an instance begins outside of any, its waits are a run of the outermost
+ * ones, which no wait before them holds. */
 typedef struct waits {
-    uint32_t *at; /* places in the rows, of every wait */
-    size_t *rank; /* of each of them: how many outermost ones stand before it */
-    bool *outer;
-    int64_t *ns; /* of the outermost ones before the n-th */
-    size_t *outer_at;
-    size_t count, outer_count;
+    uint32_t *rows;
+    size_t *first;     /* of lane l: rows[first[l] .. first[l + 1]) */
+    size_t *rank;      /* how many outermost ones stand before each */
+    int64_t *ns;       /* and how long they are */
+    int64_t *last_end; /* of the outermost one that is, or holds, each */
+    uint32_t *lanes;   /* that have any */
+    size_t lane_count;
 } waits;
 
 typedef struct series {
@@ -102,69 +122,80 @@ static uint32_t worst_between(const series *s, size_t low, size_t high) {
     return found;
 }
 
+static bool is_wait(const ep_trace *t, uint32_t row) {
+    return t->kind[row] == EP_EVENT_RUNTIME && ep_is_wait(ep_trace_text(t, t->name[row]));
+}
+
 static bool find_waits(series *s) {
     const ep_trace *t = s->u->trace;
+    const ep_links *l = s->u->facts->links;
     waits *w = &s->w;
-    size_t n = 0, lane = SIZE_MAX;
-    int64_t end = INT64_MIN;
-    for (size_t i = 0; i < s->count; i++)
-        n += t->kind[s->rows[i]] == EP_EVENT_RUNTIME && ep_is_wait(ep_trace_text(t, t->name[s->rows[i]]));
-    w->at = ep_malloc_array(n + 1, sizeof *w->at);
+    size_t n = 0, cap = 0, k = 0;
+    for (size_t i = 0; i < l->order_count; i++) n += is_wait(t, l->order[i]);
+    w->rows = ep_malloc_array(n + 1, sizeof *w->rows);
     w->rank = ep_malloc_array(n + 1, sizeof *w->rank);
-    w->outer = ep_malloc_array(n + 1, sizeof *w->outer);
     w->ns = ep_malloc_array(n + 1, sizeof *w->ns);
-    w->outer_at = ep_malloc_array(n + 1, sizeof *w->outer_at);
-    if (!w->at || !w->rank || !w->outer || !w->ns || !w->outer_at) return false;
+    w->last_end = ep_malloc_array(n + 1, sizeof *w->last_end);
+    w->first = calloc(t->lane_count + 1, sizeof *w->first);
+    if (!w->rows || !w->rank || !w->ns || !w->last_end || !w->first) return false;
     w->ns[0] = 0;
-    for (size_t i = 0; i < s->count && w->count < n; i++) {
-        uint32_t row = s->rows[i];
-        if (t->kind[row] != EP_EVENT_RUNTIME || !ep_is_wait(ep_trace_text(t, t->name[row]))) continue;
-        if (t->lane[row] != lane) lane = t->lane[row], end = INT64_MIN;
-        w->at[w->count] = (uint32_t)i;
-        w->rank[w->count] = w->outer_count;
-        w->outer[w->count] = t->ts[row] >= end;
-        if (w->outer[w->count++]) {
-            end = end_of(t, row);
-            w->outer_at[w->outer_count] = i;
-            w->ns[w->outer_count + 1] = w->ns[w->outer_count] + end - t->ts[row];
-            w->outer_count++;
+    w->rank[0] = 0;
+    for (uint32_t lane = 0; lane < t->lane_count; lane++) {
+        int64_t end = INT64_MIN;
+        w->first[lane] = k;
+        for (size_t i = s->u->lane_first[lane]; i < s->u->lane_first[lane + 1]; i++) {
+            uint32_t row = l->order[i];
+            if (!is_wait(t, row)) continue;
+            bool outer = t->ts[row] >= end;
+            if (outer) end = end_of(t, row);
+            w->rows[k] = row;
+            w->last_end[k] = end;
+            w->rank[k + 1] = w->rank[k] + outer;
+            w->ns[k + 1] = w->ns[k] + (outer ? end - t->ts[row] : 0);
+            k++;
         }
+        if (k == w->first[lane]) continue;
+        if (!ep_grow(&w->lanes, &cap, w->lane_count + 1, sizeof *w->lanes)) return false;
+        w->lanes[w->lane_count++] = lane;
     }
+    w->first[t->lane_count] = k;
     return true;
 }
 
-/* Waits between two places of one thread, cut where the instance ends. */
-static int64_t wait_between(const series *s, size_t low, size_t high, int64_t end) {
+/* The first wait of a thread that starts at `at` or later. */
+static size_t wait_at(const series *s, uint32_t lane, int64_t at) {
+    return ep_first_at(s->u->trace, s->w.rows, s->w.first[lane], s->w.first[lane + 1], at);
+}
+
+/* Waits of one thread that start in [start, end), cut where that ends. */
+static int64_t wait_of(const series *s, uint32_t lane, int64_t start, int64_t end) {
     const ep_trace *t = s->u->trace;
     const waits *w = &s->w;
-    size_t k = 0, n = w->count, last = 0, behind = w->outer_count;
+    size_t k = wait_at(s, lane, start), behind = wait_at(s, lane, end);
     int64_t sum = 0;
-    while (k < n) {
-        size_t middle = k + (n - k) / 2;
-        if (w->at[middle] < low)
-            k = middle + 1;
-        else
-            n = middle;
-    }
     /* From inside a wait that holds the start, until a wait comes that nothing before it holds. */
-    for (int64_t until = INT64_MIN; k < w->count && w->at[k] < high; k++) {
-        uint32_t row = s->rows[w->at[k]];
+    for (int64_t until = INT64_MIN; k < behind; k++) {
+        uint32_t row = w->rows[k];
         if (t->ts[row] < until) continue;
-        if (w->outer[k]) break;
+        if (w->rank[k + 1] > w->rank[k]) break;
         until = end_of(t, row);
         sum += (until < end ? until : end) - t->ts[row];
     }
-    if (k == w->count || w->at[k] >= high) return sum;
-    size_t first = w->rank[k];
-    for (last = first; last < behind;) {
-        size_t middle = last + (behind - last) / 2;
-        if (w->outer_at[middle] < high)
-            last = middle + 1;
-        else
-            behind = middle;
+    if (k >= behind) return sum;
+    int64_t over = w->last_end[behind - 1] - end;
+    return sum + w->ns[behind] - w->ns[k] - (over > 0 ? over : 0);
+}
+
+static int64_t wait_between(const series *s, uint32_t event) {
+    const ep_trace *t = s->u->trace;
+    uint32_t own = t->lane[event];
+    int64_t sum = 0;
+    if (!s->m->term->any_thread) return wait_of(s, own, t->ts[event], end_of(t, event));
+    for (size_t i = 0; i < s->w.lane_count; i++) {
+        uint32_t lane = s->w.lanes[i];
+        if (t->lanes[lane].pid == t->lanes[own].pid) sum += wait_of(s, lane, t->ts[event], end_of(t, event));
     }
-    int64_t over = end_of(t, s->rows[w->outer_at[last - 1]]) - end;
-    return sum + w->ns[last] - w->ns[first] - (over > 0 ? over : 0);
+    return sum;
 }
 
 static bool is_op_metric(ep_metric metric) {
@@ -193,8 +224,8 @@ static double value_of(const series *s, uint32_t event, double allowed) {
     uint32_t calls = s->calls[high] - s->calls[low] - (within && names_op(s, event));
     int64_t host = end_of(t, event) - t->ts[event];
     switch (term->metric) {
-    case EP_METRIC_SYNC_TIME: return (double)wait_between(s, low, high, end_of(t, event));
-    case EP_METRIC_DISPATCH: return fmax((double)(host - wait_between(s, low, high, end_of(t, event)) - sum), 0);
+    case EP_METRIC_SYNC_TIME: return (double)wait_between(s, event);
+    case EP_METRIC_DISPATCH: return fmax((double)(host - wait_between(s, event) - sum), 0);
     case EP_METRIC_KERNELS:
     case EP_METRIC_COPIES:
     case EP_METRIC_MEMCPYS:
@@ -217,25 +248,57 @@ static void series_free(series *s) {
     free(s->calls);
     free(s->worst);
     free(s->by);
-    free(s->w.at);
+    free(s->w.rows);
+    free(s->w.first);
     free(s->w.rank);
-    free(s->w.outer);
     free(s->w.ns);
-    free(s->w.outer_at);
+    free(s->w.last_end);
+    free(s->w.lanes);
+}
+
+/* What the rows of each instance launched, taken together; a launch without its kernel makes it unknown. */
+static bool measure_ranges(const series *s, const ep_rows *instances, double *v) {
+    ep_range *ranges = ep_malloc_array(instances->count, sizeof *ranges);
+    ep_metric metric = s->m->term->metric;
+    bool ok = ranges != NULL;
+    for (size_t i = 0; ok && i < instances->count; i++) {
+        ranges[i].instance = i;
+        find_part(s, instances->rows[i], s->m->term->any_thread, &ranges[i].low, &ranges[i].high);
+    }
+    ok = ok && traits[metric].ranges(s->u, s->rows, s->count, ranges, instances->count, metric, v);
+    for (size_t i = 0; ok && i < instances->count; i++)
+        if (s->lost[ranges[i].high] > s->lost[ranges[i].low]) v[ranges[i].instance] = NAN;
+    free(ranges);
+    return ok;
+}
+
+static bool measure_series(series *s, const ep_rows *instances, double allowed, double *v) {
+    ep_metric metric = s->m->term->metric;
+    bool waiting = metric == EP_METRIC_SYNC_TIME || metric == EP_METRIC_DISPATCH;
+    if (s->m->term->any_thread) {
+        const ep_timeline *p = ep_subject_processes(s->u);
+        if (!p) return false;
+        s->rows = p->rows;
+        s->count = p->first[s->u->trace->strings.count];
+    }
+    if (!add_rows(s) || (waiting && !find_waits(s))) return false;
+    if (metric == EP_METRIC_OP_LAUNCHES && !grow_tree(s)) return false;
+    if (traits[metric].ranges) return measure_ranges(s, instances, v);
+    for (size_t i = 0; i < instances->count; i++) v[i] = value_of(s, instances->rows[i], allowed);
+    return true;
 }
 
 bool ep_series_sums(const ep_subject *u, const ep_rows *instances, ep_matcher *m, double allowed, double *v,
                     bool *done) {
-    const ep_term *term = m->term;
-    bool waiting = term->metric == EP_METRIC_SYNC_TIME || term->metric == EP_METRIC_DISPATCH;
+    ep_metric metric = m->term->metric;
     *done = false;
     if (instances->count < 2) return true;
-    if (traits[term->metric].device && !ep_subject_device_known(u)) {
+    if (traits[metric].device && !ep_subject_device_known(u)) {
         for (size_t i = 0; i < instances->count; i++) v[i] = NAN;
         *done = true;
         return true;
     }
-    if (ep_metric_is_of_span(term->metric)) {
+    if (ep_metric_is_of_span(metric)) {
         ep_scope span = {0};
         ep_seen seen;
         for (size_t i = 0; i < instances->count; i++) {
@@ -246,21 +309,13 @@ bool ep_series_sums(const ep_subject *u, const ep_rows *instances, ep_matcher *m
         *done = true;
         return true;
     }
-    if (!traits[term->metric].sum || (waiting && term->any_thread)) return true;
+    if (!traits[metric].sum && !traits[metric].ranges) return true;
     /* An op that is itself the region could be its own worst call. */
-    if (term->metric == EP_METRIC_OP_LAUNCHES && u->trace->kind[instances->rows[0]] == EP_EVENT_OP) return true;
+    if (metric == EP_METRIC_OP_LAUNCHES && u->trace->kind[instances->rows[0]] == EP_EVENT_OP) return true;
     series s = {.u = u, .m = m, .rows = u->facts->links->order, .count = u->facts->links->order_count};
-    bool ok = true;
-    if (term->any_thread) {
-        const ep_timeline *p = ep_subject_processes(u);
-        ok = p != NULL;
-        if (ok) s.rows = p->rows, s.count = p->first[u->trace->strings.count];
-    }
-    ok = ok && add_rows(&s) && (!waiting || find_waits(&s)) && (term->metric != EP_METRIC_OP_LAUNCHES || grow_tree(&s));
-    for (size_t i = 0; ok && i < instances->count; i++) v[i] = value_of(&s, instances->rows[i], allowed);
+    *done = measure_series(&s, instances, allowed, v);
     series_free(&s);
-    *done = ok;
-    return ok;
+    return *done;
 }
 
 bool ep_series(const ep_subject *u, const ep_rows *instances, ep_matcher *m, double allowed, ep_scope *scope,

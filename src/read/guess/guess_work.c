@@ -2,81 +2,74 @@
  * as the analyses found them. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "measure.h"
 
-typedef struct kernel_work {
-    ep_work work;
-    bool flops_known;
-    char why[120]; /* "" if it is known */
-} kernel_work;
-
-/* What our recorder noted of this kernel. */
-static bool noted(const ep_trace *t, uint32_t row, kernel_work *k) {
+/* What our recorder noted of this kernel, or NaN. */
+static double noted(const ep_trace *t, uint32_t row, ep_metric metric) {
     const ep_event_info *info = &t->infos[t->info[row]];
-    if (!t->info[row] || info->bytes_read < 0 || info->bytes_written < 0) return false;
-    k->work = (ep_work){info->flops > 0 ? info->flops : 0, info->bytes_read, info->bytes_written};
-    k->flops_known = info->flops >= 0;
-    return true;
+    if (metric == EP_METRIC_FLOPS) return info->flops >= 0 ? (double)info->flops : NAN;
+    return (double)info->bytes_read + (double)info->bytes_written;
 }
 
-/* The work of the kernel, or of its owner op, of which it is then the only part that counts. */
-static void find_work(const ep_subject *u, uint32_t row, kernel_work *k) {
-    uint32_t owner = ep_links_owner(u->facts->links, row);
-    *k = (kernel_work){.flops_known = true};
-    if (noted(u->trace, row, k)) return;
-    if (owner == EP_NO_INDEX) {
-        snprintf(k->why, sizeof k->why, "no op launched it");
-        return;
+static bool is_noted(const ep_trace *t, uint32_t row) {
+    const ep_event_info *info = &t->infos[t->info[row]];
+    return t->info[row] && info->bytes_read >= 0 && info->bytes_written >= 0;
+}
+
+double ep_measure_kernel(const ep_subject *u, uint32_t kernel, ep_metric metric, uint32_t *op, char *why, size_t size) {
+    const char *reason = "its flops were not recorded";
+    double v = NAN;
+    *op = EP_NO_INDEX;
+    if (is_noted(u->trace, kernel)) {
+        v = noted(u->trace, kernel, metric);
+    } else if ((*op = ep_links_owner(u->facts->links, kernel)) == EP_NO_INDEX) {
+        reason = "no op launched it";
+    } else {
+        ep_op_work w;
+        ep_torch_work(u->trace, *op, &w);
+        if (w.known) v = metric == EP_METRIC_FLOPS ? (double)w.flops : (double)w.bytes_read + (double)w.bytes_written;
+        reason = w.reason ? w.reason : "its op is not in the table";
     }
-    ep_op_work w;
-    ep_torch_work(u->trace, owner, &w);
-    if (!w.known) {
-        snprintf(k->why, sizeof k->why, "%s", w.reason ? w.reason : "its op is not in the table");
-        return;
-    }
-    k->work = (ep_work){w.flops, w.bytes_read, w.bytes_written};
+    if (isnan(v) && why)
+        snprintf(why, size, "the work of '%.60s' is not known: %.100s", ep_trace_text(u->trace, u->trace->name[kernel]),
+                 reason);
+    return v;
 }
 
-/* Owner ops seen lately: an op that launched several kernels has its work once. */
-typedef struct recent {
-    uint32_t ops[16];
-    size_t n;
-} recent;
-
-static bool seen_lately(recent *r, uint32_t op) {
-    if (op == EP_NO_INDEX) return false;
-    for (size_t i = 0; i < 16 && i < r->n; i++)
-        if (r->ops[i] == op) return true;
-    r->ops[r->n++ % 16] = op;
-    return false;
+static int by_row(const void *a, const void *b) {
+    const uint32_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
 }
 
+/* An op that launched several kernels has its work once. */
 void ep_measure_work(const ep_subject *u, const ep_scope *s, ep_metric metric, ep_seen *out) {
-    const ep_trace *t = u->trace;
-    recent ops = {.n = 0};
+    uint32_t(*ops)[2] = ep_malloc_array(s->work.count, sizeof *ops), op;
+    size_t n = 0;
     *out = (ep_seen){.witness = s->event};
-    if (!ep_subject_device_known(u)) {
+    if (!ops) {
         out->value = NAN;
-        snprintf(out->why, sizeof out->why, "no device events were recorded");
+        snprintf(out->why, sizeof out->why, "memory ran out");
         return;
     }
-    for (size_t i = 0; i < s->work.count; i++) {
+    for (size_t i = 0; i < s->work.count && !isnan(out->value); i++) {
         uint32_t row = s->work.rows[i];
-        kernel_work k;
-        if (t->kind[row] != EP_EVENT_KERNEL) continue;
-        find_work(u, row, &k);
-        if (k.why[0] || (metric == EP_METRIC_FLOPS && !k.flops_known)) {
+        if (u->trace->kind[row] != EP_EVENT_KERNEL) continue;
+        double v = ep_measure_kernel(u, row, metric, &op, out->why, sizeof out->why);
+        if (isnan(v))
             out->value = NAN;
-            snprintf(out->why, sizeof out->why, "the work of '%.60s' is not known: %.100s",
-                     ep_trace_text(t, t->name[row]), k.why);
-            return;
-        }
-        if (!noted(t, row, &k) && seen_lately(&ops, ep_links_owner(u->facts->links, row))) continue;
-        out->value +=
-            metric == EP_METRIC_FLOPS ? (double)k.work.flops : (double)k.work.bytes_read + (double)k.work.bytes_written;
+        else if (op == EP_NO_INDEX)
+            out->value += v;
+        else
+            ops[n][0] = op, ops[n++][1] = row;
     }
+    if (n) qsort(ops, n, sizeof *ops, by_row);
+    for (size_t i = 0; i < n && !isnan(out->value); i++)
+        if (!i || ops[i][0] != ops[i - 1][0]) out->value += ep_measure_kernel(u, ops[i][1], metric, &op, NULL, 0);
+    free(ops);
 }
 
 static const ep_regime_row *regime_row(const ep_study *study, const char *name) {

@@ -101,6 +101,18 @@ bool ep_series_sums(const ep_subject *u, const ep_rows *instances, ep_matcher *m
                     bool *done);
 /* Likewise of a FUSED claim. */
 bool ep_series_fused(const ep_subject *u, const ep_rows *instances, const ep_claim *c, double *v, bool *done);
+/* Places of host rows from an instance's first to behind its last. */
+typedef struct ep_range {
+    size_t low, high, instance;
+} ep_range;
+/* BYTES or FLOPS of what each range of rows[] launched, to v[instance]; reorders the ranges. False: memory is out. */
+bool ep_ranges_work(const ep_subject *u, const uint32_t *rows, size_t count, ep_range *ranges, size_t n,
+                    ep_metric metric, double *v);
+/* IDLE, likewise. */
+bool ep_ranges_idle(const ep_subject *u, const uint32_t *rows, size_t count, ep_range *ranges, size_t n, double *v);
+/* BYTES or FLOPS of one kernel; NaN if unknown, with a reason in why[size] unless it is NULL. *op: the op whose work it is
+ * and that counts once however many kernels it launched, or EP_NO_INDEX where the work is the kernel's own. */
+double ep_measure_kernel(const ep_subject *u, uint32_t kernel, ep_metric metric, uint32_t *op, char *why, size_t size);
 /* BYTES or FLOPS. */
 void ep_measure_work(const ep_subject *u, const ep_scope *s, ep_metric metric, ep_seen *out);
 /* What bounds the scope's region, as recorded and without the profiler's own cost; NaN with a reason if unknown. Where the
