@@ -60,11 +60,13 @@ export -f one say
 export sanitizer limit
 
 # Test by test, several at a time: each tool is done within a minute.
-tests=$(grep -o 'cmocka_unit_test([a-z0-9_]*)' "$(dirname "$0")/../tests/device/test_cuda_ops.c" | sed 's/.*(\(.*\))/\1/')
+tests() { grep -o 'cmocka_unit_test([a-z0-9_]*)' "$(dirname "$0")/../tests/device/$1.c" | sed 's/.*(\(.*\))/\1/'; }
 for tool in memcheck racecheck synccheck initcheck; do
     from=$SECONDS
     {
-        for t in $tests; do echo $tool "$build"/tests/test_cuda_ops $t; done
+        for p in test_cuda_ops test_cuda_blocks test_cuda_calls; do
+            for t in $(tests $p); do echo $tool "$build"/tests/$p $t; done
+        done
         # The same kernels again; racecheck, which looks into single CTAs, takes minutes for them on two devices.
         [ $tool = racecheck ] || echo $tool "$build"/tests/test_cuda_two
     } | xargs -P "${SANITIZER_JOBS:-8}" -L 1 bash -c 'one "$0" "$1" "$2"' || failed=1
