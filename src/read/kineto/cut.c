@@ -192,10 +192,26 @@ static int u64_order(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Drops the device work that no kept call launched. */
+bool kineto_cut_leave(kineto_reader *r, ep_event_kind kind) {
+    kineto_cut *c = &r->cut;
+    const raw_event *e = &r->raw;
+    bool span = e->phase == 'B' || (e->phase == 'X' && e->has_dur);
+    if (kind != EP_EVENT_RUNTIME || !span || !e->correlation) return true;
+    if (!ep_grow(&c->outside, &c->outside_cap, c->outside_count + 1, sizeof *c->outside)) return false;
+    c->outside[c->outside_count++] = e->correlation;
+    return true;
+}
+
+static bool has_number(const uint64_t *numbers, size_t n, uint64_t number) {
+    return n && bsearch(&number, numbers, n, sizeof number, u64_order) != NULL;
+}
+
+/* A number that a call outside carries, too, links nothing, as in the whole file: the call in the cut loses it. Then the
+ * device work that no kept call launched is dropped. */
 ep_status kineto_cut_finish(kineto_reader *r) {
     ep_trace *t = r->trace;
-    if (r->cut.mode != CUT_REGION || t->count == 0) return EP_OK;
+    kineto_cut *c = &r->cut;
+    if (c->mode == CUT_NONE || t->count == 0) return EP_OK;
     uint64_t *calls = ep_malloc_array(t->count, sizeof *calls);
     uint8_t *keep = ep_malloc_array(t->count, 1);
     size_t n = 0;
@@ -204,13 +220,20 @@ ep_status kineto_cut_finish(kineto_reader *r) {
         free(keep);
         return ep_fail(r->err, EP_ERROR_OUT_OF_MEMORY, "no memory to cut %zu events", t->count);
     }
-    for (size_t i = 0; i < t->count; i++)
-        if (t->kind[i] == EP_EVENT_RUNTIME && ep_trace_correlation(t, i)) calls[n++] = ep_trace_correlation(t, i);
+    if (c->outside_count) qsort(c->outside, c->outside_count, sizeof *c->outside, u64_order);
+    for (size_t i = 0; i < t->count; i++) {
+        uint64_t number = ep_trace_correlation(t, i);
+        if (t->kind[i] != EP_EVENT_RUNTIME || !number) continue;
+        if (has_number(c->outside, c->outside_count, number))
+            ep_trace_set_correlation(t, i, 0);
+        else
+            calls[n++] = number;
+    }
     qsort(calls, n, sizeof *calls, u64_order);
     for (size_t i = 0; i < t->count; i++)
         keep[i] = (!ep_event_is_device_work(t->kind[i]) && t->kind[i] != EP_EVENT_SYNC) ||
-                  bsearch(&(uint64_t){ep_trace_correlation(t, i)}, calls, n, sizeof *calls, u64_order) != NULL;
-    ep_trace_compact(t, keep);
+                  has_number(calls, n, ep_trace_correlation(t, i));
+    if (c->mode == CUT_REGION) ep_trace_compact(t, keep);
     free(calls);
     free(keep);
     return EP_OK;
@@ -219,5 +242,6 @@ ep_status kineto_cut_finish(kineto_reader *r) {
 void kineto_cut_free(kineto_cut *c) {
     free(c->instances.list);
     free(c->steps.list);
+    free(c->outside);
     ep_text_free(&c->names);
 }

@@ -91,7 +91,9 @@ typedef struct kineto_cut {
     int64_t start, end;     /* the window, in the file's time */
     kineto_spans instances; /* of the region, or of the step where no region is asked for */
     kineto_spans steps;     /* where both are */
-    ep_text names;          /* of other regions, for the message when nothing matched */
+    uint64_t *outside;      /* the numbers of the calls that are left out */
+    size_t outside_count, outside_cap;
+    ep_text names; /* of other regions, for the message when nothing matched */
     int names_count;
 } kineto_cut;
 
@@ -178,6 +180,8 @@ ep_status kineto_cut_begin(kineto_reader *r);
 void kineto_cut_look(kineto_reader *r, ep_event_kind kind);
 ep_status kineto_cut_found(kineto_reader *r);
 bool kineto_cut_wants(const kineto_reader *r, ep_event_kind kind, uint32_t pid);
+/* Notes the number of a call that is not wanted; false when memory is out. */
+bool kineto_cut_leave(kineto_reader *r, ep_event_kind kind);
 ep_status kineto_cut_finish(kineto_reader *r);
 void kineto_cut_free(kineto_cut *c);
 

@@ -240,7 +240,8 @@ ep_status kineto_store(kineto_reader *r) {
     }
     uint32_t pid = text_id(r, e->pid);
     if (pid == UINT32_MAX) return no_memory(r);
-    if (r->cut.mode != CUT_NONE && !kineto_cut_wants(r, kind, pid)) return EP_OK;
+    if (r->cut.mode != CUT_NONE && !kineto_cut_wants(r, kind, pid))
+        return kineto_cut_leave(r, kind) ? EP_OK : no_memory(r);
     if (kind == EP_EVENT_FLOW && t->lean && is_call_flow(e->category))
         return ep_trace_fold(t, category) ? EP_OK : no_memory(r);
     uint32_t lane = lane_of(r, kind, pid);

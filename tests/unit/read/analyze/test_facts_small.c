@@ -191,9 +191,29 @@ static void test_cut_by_glob_and_window(void **state) {
                      EP_ERROR_INVALID_ARGUMENT);
 }
 
+static void shared_numbers(const ep_read_options *cut, int64_t kernels, int64_t lonely, int64_t of_step) {
+    pair p = open_with("small/shared_numbers", cut);
+    assert_int_equal(p.f->kernel_count, kernels);
+    assert_int_equal(p.f->health.launches_without_kernel, cut ? 1 : 3);
+    assert_int_equal(p.f->health.kernels_without_launch, lonely);
+    assert_int_equal(p.f->health.kernels_before_launch, 0);
+    assert_int_equal(p.f->instances[0].kernels, of_step);
+    close_one(p);
+}
+
+/* Every step has a launch of number 5 and one of its own: 5 links nothing, also where only one of its calls is kept. */
+static void test_cut_shared_numbers(void **state) {
+    (void)state;
+    shared_numbers(NULL, 6, 3, 1);
+    shared_numbers(&(ep_read_options){.use_step = true, .step = 1}, 1, 0, 1);
+    shared_numbers(&(ep_read_options){.region = "ProfilerStep#2"}, 1, 0, 1);
+    shared_numbers(&(ep_read_options){.window_start_ns = 1000000, .window_end_ns = 1900000}, 2, 1, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_overlap),
                                        cmocka_unit_test(test_lost_kernels),
+                                       cmocka_unit_test(test_cut_shared_numbers),
                                        cmocka_unit_test(test_any_call),
                                        cmocka_unit_test(test_annotations),
                                        cmocka_unit_test(test_text_ids),
