@@ -64,8 +64,8 @@ EP_API void ep_compiled_stats(const ep_compiled *c, ep_compile_stats *out);
 /* Why the entries are what they are: guards, failed guards by name, fusion decisions with reasons, kept-eager reasons.
  * One sentence a line; owned by `c`, valid until the next call on it. */
 EP_API const char *ep_compiled_report(ep_compiled *c);
-/* Which way the last call's sizes are answered and why, in one sentence; "" before that is decided. Valid until the
- * next call on `c`. */
+/* Which way the last call's sizes are answered and why, in one sentence; "" before that is decided, or while later calls
+ * have it decided again (docs/compile.md). Valid until the next call on `c`. */
 EP_API const char *ep_compiled_choice(const ep_compiled *c);
 /* The same in a word. */
 typedef enum ep_answer {

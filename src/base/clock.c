@@ -2,6 +2,7 @@
 #include "clock.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 #include <time.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -19,6 +20,11 @@ int64_t ep_clock_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t ep_clock_switches(void) {
+    struct rusage r;
+    return getrusage(RUSAGE_SELF, &r) == 0 ? r.ru_nivcsw : 0;
 }
 
 int64_t ep_clock_wall_offset_ns(void) {

@@ -9,6 +9,8 @@
 extern bool ep_clock_tsc; /* set by ep_clock_init, constant after */
 /* CLOCK_MONOTONIC in nanoseconds. */
 int64_t ep_clock_ns(void);
+/* How often the system took a core from any thread of this process that wanted to go on. */
+int64_t ep_clock_switches(void);
 
 #if defined(__x86_64__)
 static inline int64_t ep_clock_counter(void) {

@@ -178,9 +178,9 @@ static ep_status make_kernels(ep_compiled *c, ep_binding *b) {
 }
 
 static ep_status set_choice(ep_compiled *c, const ep_tensor *const *inputs, ep_binding *b) {
-    int64_t elements = 1;
-    for (int i = 0; i < c->input_count; i++) elements += inputs[i]->numel;
-    b->choice = ep_memo_choice(&c->memo, b->entry, elements);
+    b->elements = 1;
+    for (int i = 0; i < c->input_count; i++) b->elements += inputs[i]->numel;
+    b->choice = ep_memo_choice(&c->memo, b->entry, b->elements);
     if (!b->choice) return no_memory(c);
     bool generates = false;
     for (size_t i = 0; i < b->kernel_count; i++) generates |= plan_needs(b, i);

@@ -1,5 +1,6 @@
 /* Samples in turn until all ways have enough. What seems to lose to eager, and compiled ways that are close to each other,
- * are looked at longer: the best of more samples says less about the machine's other work. */
+ * are looked at longer: the best of more samples says less about the machine's other work. A sample that the system took
+ * a core from says nothing but that its way is not slower than that. */
 #include "choice.h"
 
 #include <stdio.h>
@@ -12,8 +13,17 @@
 enum { WARM = 1, ENOUGH = 4, DOUBT = 12, PATIENCE = 2, SHORT_NS = 4000, MANY = 32, SLACK_NS = 100, SLACK_MANY_NS = 3 };
 /* What a way must gain over plan and products of the library: packed weights cost memory, a mix a plan of its own. */
 static const double packed_gain = 0.97, steps_gain = 0.99, mix_gain = 0.98;
+/* Ways to make the same products are seldom further apart than that. */
+static const double likely = 2;
 /* A call that tries a way should not last longer than this many times the usual one. */
 static const double bearable = 1.5;
+/* Disturbed samples do not count until there were so many, or so much time of them. A quiet system takes a core away about
+ * once in FREE_NS, for work of its own. */
+enum { LOST = 160, FREE_NS = 50000000 };
+static const int64_t most_lost_ns = 4000000000;
+/* One call of EVERY is timed once the choice is made; of WINDOW of them the best is what the machine does now. */
+enum { EVERY = 16, WINDOW = 8, MOST_REOPENED = 3 };
+static const double far_worse = 1.5, far_better = 0.6;
 
 void ep_choice_settle(ep_choice *c, const char *why) {
     c->decided = true;
@@ -36,10 +46,15 @@ void ep_choice_free(ep_choice *c) {
 
 static void forget_samples(ep_choice *c) {
     memset(c->count, 0, sizeof c->count);
+    memset(c->best_ns, 0, sizeof c->best_ns);
     memset(c->best_batch, 0, sizeof c->best_batch);
     memset(c->behind, 0, sizeof c->behind);
     memset(c->hopeless, 0, sizeof c->hopeless);
-    c->last_eager_ns = 0;
+    memset(c->heard, 0, sizeof c->heard);
+    c->last_eager_ns = c->lost_ns = 0;
+    c->disturbed = 0;
+    c->doubtful = c->varied = false;
+    c->elements = 0;
     for (int u = 0; u < c->unit_count; u++) memset(c->units[u].best_ns, 0, sizeof c->units[u].best_ns);
     c->offered[EP_RUN_MIXED] = false;
 }
@@ -111,11 +126,11 @@ static void say_why(ep_choice *c, int samples) {
     if (stepped) say_time(&t, "with post-ops", c->best_ns[EP_RUN_STEPPED]);
     say_time(&t, attached || stepped ? "without" : "compiled", c->best_ns[EP_RUN_COMPILED]);
     if (!c->no_eager) say_time(&t, "eager", c->best_ns[EP_RUN_EAGER]);
-    ep_text_printf(&t, " (best of %d)", samples);
+    ep_text_printf(&t, " (best of %d%s)", samples, c->doubtful ? ", beside other work" : "");
 }
 
 int ep_choice_repeats(const ep_choice *c, ep_runner who) {
-    return c->count[who] > WARM && c->best_ns[who] < SHORT_NS ? MANY : 1;
+    return c->best_ns[who] && c->best_ns[who] < SHORT_NS ? MANY : 1;
 }
 
 /* The fastest of the compiled ways that are timed: of a whole run, or of unit `u`. */
@@ -137,10 +152,12 @@ static ep_runner best_compiled(const ep_choice *c) {
     return fastest_of(ns, part);
 }
 
-/* Is another compiled way within a tenth of the best one? */
-static bool is_close(const ep_choice *c, ep_runner kept) {
-    for (ep_runner i = 0; i < EP_RUNNERS; i++)
-        if (i != kept && i != EP_RUN_EAGER && takes_part(c, i) && best(c, i) * 0.9 < best(c, kept)) return true;
+/* Is another compiled way within a tenth of the best one, or one so far behind that it may never have run undisturbed? */
+static bool is_close_or_far(const ep_choice *c, ep_runner kept) {
+    for (ep_runner i = 0; i < EP_RUNNERS; i++) {
+        if (i == kept || i == EP_RUN_EAGER || !takes_part(c, i)) continue;
+        if (best(c, i) * 0.9 < best(c, kept) || best(c, i) > likely * best(c, kept)) return true;
+    }
     return false;
 }
 
@@ -169,7 +186,7 @@ static void try_mix(ep_choice *c, ep_runner rival) {
     c->rival = rival;
     c->offered[EP_RUN_MIXED] = true;
     c->count[EP_RUN_MIXED] = 0;
-    c->best_batch[EP_RUN_MIXED] = 0;
+    c->best_ns[EP_RUN_MIXED] = c->best_batch[EP_RUN_MIXED] = 0;
     c->count[rival] = WARM;
     c->mix++;
 }
@@ -181,23 +198,34 @@ static void note_units(ep_choice *c, ep_runner who, int repeats, const int64_t *
     }
 }
 
-static bool decides(ep_choice *c) {
+/* What was ruled out early gets one call more before the others are compared. True: there is such a way. */
+static bool hear(ep_choice *c) {
+    bool any = false;
+    for (ep_runner i = 0; i < EP_RUNNERS; i++) {
+        if (!c->hopeless[i] || c->heard[i]) continue;
+        c->hopeless[i] = false;
+        c->heard[i] = any = true;
+        c->behind[i] = PATIENCE - 1;
+    }
+    return any;
+}
+
+static void decides(ep_choice *c) {
     int least = INT32_MAX;
     for (ep_runner i = 0; i < EP_RUNNERS; i++)
         if (takes_part(c, i) && c->count[i] < least) least = c->count[i];
-    if (least < ENOUGH + WARM) return false;
+    if (least < ENOUGH + WARM || hear(c)) return;
     ep_runner compiled = best_compiled(c);
     if (c->unit_count && !c->offered[EP_RUN_MIXED] && mix(c, compiled)) {
         try_mix(c, compiled);
-        return false;
+        return;
     }
     bool many = c->best_batch[compiled] && c->best_batch[EP_RUN_EAGER];
     bool loses = !c->no_eager && best(c, compiled) > best(c, EP_RUN_EAGER) * 1.05 + (many ? SLACK_MANY_NS : SLACK_NS);
-    if ((loses || is_close(c, compiled)) && least < DOUBT + WARM) return false;
-    c->decided = true;
+    if ((loses || c->varied || is_close_or_far(c, compiled)) && least < DOUBT + WARM) return;
+    c->decided = c->measured = true;
     c->kept = loses ? EP_RUN_EAGER : compiled;
     say_why(c, least - WARM);
-    return true;
 }
 
 /* Against the eager call nearest in time: a machine that was slow for a while was slow for both. A way that has been
@@ -210,18 +238,57 @@ static void give_up(ep_choice *c, ep_runner who, int64_t ns) {
     if (c->behind[who] >= PATIENCE) c->hopeless[who] = true;
 }
 
-void ep_choice_sample(ep_choice *c, ep_runner who, int64_t ns, const int64_t *unit_ns) {
+void ep_choice_note_size(ep_choice *c, int64_t elements) {
+    if (!c->elements) c->elements = elements;
+    c->varied |= c->elements != elements;
+}
+
+/* Does this sample count? */
+static bool counts(ep_choice *c, int64_t ns, int64_t switches) {
+    if (switches <= ns / FREE_NS) return true;
+    c->doubtful = c->disturbed >= LOST || c->lost_ns >= most_lost_ns;
+    c->disturbed++;
+    c->lost_ns += ns;
+    return c->doubtful;
+}
+
+void ep_choice_sample(ep_choice *c, ep_runner who, int64_t ns, int64_t switches, const int64_t *unit_ns) {
     if (c->decided) return;
-    int repeats = ep_choice_repeats(c, who), n = c->count[who]++;
-    if (n < WARM) return; /* the first call of anything pays for what later ones do not */
+    int repeats = ep_choice_repeats(c, who);
+    if (c->count[who] < WARM) { /* the first call of anything pays for what later ones do not */
+        c->count[who]++;
+        return;
+    }
     note_units(c, who, repeats, unit_ns);
     if (repeats > 1) {
         if (!c->best_batch[who] || ns < c->best_batch[who]) c->best_batch[who] = ns;
         ns = (ns + repeats / 2) / repeats;
     }
-    if (n == WARM || ns < c->best_ns[who]) c->best_ns[who] = ns;
+    if (!c->best_ns[who] || ns < c->best_ns[who]) c->best_ns[who] = ns; /* not slower than that, disturbed or not */
+    if (!counts(c, ns * repeats, switches)) return;
+    c->count[who]++;
     give_up(c, who, ns);
     decides(c);
+}
+
+bool ep_choice_watch_due(ep_choice *c) {
+    return c->measured && c->reopened < MOST_REOPENED && ++c->calls % EVERY == 0;
+}
+
+void ep_choice_watch_note(ep_choice *c, int64_t ns) {
+    if (!c->seen++ || ns < c->least_ns) c->least_ns = ns;
+    if (c->seen < WINDOW) return;
+    double pace = (double)(c->least_ns + SLACK_NS) / (best(c, c->kept) + SLACK_NS), sizes = c->varied ? 2 : 1;
+    c->seen = 0;
+    c->again = c->doubtful || (c->least_ns && (pace > far_worse * sizes || pace * sizes < far_better));
+}
+
+void ep_choice_reopen(ep_choice *c) {
+    c->decided = c->again = false;
+    c->calls = c->seen = 0;
+    c->reopened++;
+    memset(c->offered, 0, sizeof c->offered);
+    forget_samples(c);
 }
 
 bool ep_choice_uses(const ep_choice *c, int unit, ep_runner who) {

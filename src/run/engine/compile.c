@@ -167,7 +167,7 @@ static ep_status run_sample(ep_compiled *c, ep_binding *b, ep_runner who, const 
     int64_t *unit_ns = NULL;
     if (b->choice->unit_count && b->choice->unit_count == b->unit_count && who != EP_RUN_EAGER)
         unit_ns = calloc((size_t)b->unit_count, sizeof *unit_ns); /* without it only the whole is timed */
-    int64_t start = ep_clock_ns();
+    int64_t switches = ep_clock_switches(), start = ep_clock_ns();
     ep_status s = EP_OK;
     for (int i = 0; s == EP_OK && i < more; i++) {
         s = run_by(c, b, who, inputs, unit_ns, outputs);
@@ -175,23 +175,41 @@ static ep_status run_sample(ep_compiled *c, ep_binding *b, ep_runner who, const 
     }
     if (s == EP_OK) s = run_by(c, b, who, inputs, unit_ns, outputs);
     if (s == EP_OK) s = c->ctx->ops.sync(&c->ctx->backend, &c->ctx->err);
-    if (s == EP_OK) ep_choice_sample(b->choice, who, ep_clock_ns() - start, unit_ns);
+    int64_t ns = ep_clock_ns() - start;
+    switches = ep_clock_switches() - switches;
+    ep_choice_note_size(b->choice, b->elements);
+    if (s == EP_OK) ep_choice_sample(b->choice, who, ns, switches, unit_ns);
     free(unit_ns);
     return s;
 }
 
 static ep_status run_undecided(ep_compiled *c, ep_binding *b, const ep_tensor *const *inputs, ep_tensor **outputs) {
-    if (ep_probe_get()) return run_plan(c, b, inputs, outputs); /* recorded calls say nothing about unrecorded ones */
+    if (ep_probe_get()) /* recorded calls say nothing about unrecorded ones; answered as before, if there is a before */
+        return run_by(c, b, b->choice->kept, inputs, NULL, outputs);
     ep_runner who = ep_choice_next(b->choice, ep_ways_there(b));
     bool fresh = who == EP_RUN_STEPPED && b->choice->count[who] == 0;
     if (fresh && c->ctx->device.kind == EP_DEVICE_CPU) {
         EP_TRY(check_steps(c, b, inputs, outputs));
-        ep_choice_sample(b->choice, who, 0, NULL); /* the warming one */
+        ep_choice_sample(b->choice, who, 0, 0, NULL); /* the warming one */
     } else {
         EP_TRY(run_sample(c, b, who, inputs, outputs));
     }
     if (b->choice->decided) ep_ways_decided(c, b->choice);
     return EP_OK;
+}
+
+/* The way that was kept: eager, or `plan`. Now and then it is timed, and may lose the trust in it. */
+static ep_status run_kept(ep_compiled *c, ep_binding *b, const ep_plan *plan, const ep_tensor *const *inputs,
+                          ep_tensor **outputs) {
+    bool due = !ep_probe_get() && ep_choice_watch_due(b->choice), host = c->ctx->device.kind == EP_DEVICE_CPU;
+    int64_t start = due && host ? ep_clock_ns() : 0;
+    EP_TRY(plan ? run_this(c, plan, inputs, outputs) : run_eager(c, inputs, outputs));
+    if (__builtin_expect(!due, 1)) return EP_OK;
+    ep_choice_watch_note(b->choice, host ? ep_clock_ns() - start : 0);
+    if (!b->choice->again) return EP_OK;
+    ep_status s = ep_ways_reopen(c, b->choice);
+    if (s != EP_OK) drop(c, outputs);
+    return s;
 }
 
 static const char *failed_kernel(const ep_binding *b) {
@@ -241,11 +259,11 @@ static ep_status answer(ep_compiled *c, ep_binding *b, const ep_tensor *const *i
     ep_runner kept = runner_of(c, b);
     if (kept == EP_RUN_EAGER) {
         b->by_eager = !attaching;
-        return run_eager(c, inputs, outputs);
+        return run_kept(c, b, NULL, inputs, outputs);
     }
     const ep_plan *plan = plan_of(b, kept);
     if (!attaching) b->fast = plan;
-    return run_this(c, plan, inputs, outputs);
+    return run_kept(c, b, plan, inputs, outputs);
 }
 
 static ep_status find_or_bind(ep_compiled *c, const ep_tensor *const *inputs, ep_binding **out) {
@@ -297,8 +315,8 @@ static ep_status call(ep_compiled *c, const ep_tensor *const *inputs, ep_tensor 
         bool same = true;
         for (int k = 0; same && k < c->input_count; k++) same = ep_fact_holds(&b->facts[k], inputs[k]);
         bool eager = runner_of(c, b) == EP_RUN_EAGER;
-        if (same && eager && b->by_eager) return run_eager(c, inputs, outputs);
-        if (same && !eager && b->fast) return run_this(c, b->fast, inputs, outputs);
+        if (same && (eager ? b->by_eager : b->fast != NULL))
+            return run_kept(c, b, eager ? NULL : b->fast, inputs, outputs);
     }
     return call_checked(c, inputs, outputs);
 }

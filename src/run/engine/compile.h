@@ -53,5 +53,7 @@ ep_status ep_ways_advance(ep_compiled *c, ep_binding *b);
 unsigned ep_ways_there(const ep_binding *b);
 /* The choice of bindings was made: drops what the kept way does not need, packed weights too. */
 void ep_ways_decided(ep_compiled *c, const ep_choice *choice);
+/* Has the choice made again, all ways in it: plans and packed weights are made anew as far as they went. */
+ep_status ep_ways_reopen(ep_compiled *c, ep_choice *choice);
 
 #endif

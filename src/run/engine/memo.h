@@ -45,6 +45,7 @@ typedef struct ep_binding {
     ep_binding_state state;
     int entry;
     ep_choice *choice;
+    int64_t elements; /* of all inputs, and one */
     int64_t used;
 } ep_binding;
 

@@ -241,6 +241,13 @@ static bool has_steps(const ep_compiled *c, const ep_binding *b) {
     return false;
 }
 
+static ep_status offer_steps(ep_compiled *c, ep_binding *b) {
+    if ((c->no_choice && !c->steps_always) || !has_steps(c, b)) return EP_OK;
+    if (!b->plans[EP_RUN_STEPPED]) EP_TRY(build(c, b, EP_RUN_STEPPED));
+    if (!c->no_choice) ep_choice_offer(b->choice, EP_RUN_STEPPED);
+    return EP_OK;
+}
+
 ep_status ep_ways_begin(ep_compiled *c, ep_binding *b) {
     EP_TRY(ep_binding_set_sizes(c, b));
     EP_TRY(number_units(c, b));
@@ -250,10 +257,7 @@ ep_status ep_ways_begin(ep_compiled *c, ep_binding *b) {
         name_units(b, b->choice);
     }
     EP_TRY(build(c, b, EP_RUN_COMPILED));
-    if ((c->no_choice && !c->steps_always) || !has_steps(c, b)) return EP_OK;
-    EP_TRY(build(c, b, EP_RUN_STEPPED));
-    if (!c->no_choice) ep_choice_offer(b->choice, EP_RUN_STEPPED);
-    return EP_OK;
+    return offer_steps(c, b);
 }
 
 /* A mix needs the packed weights of its attached units only; a new mix of the choice is a new plan. */
@@ -315,4 +319,17 @@ void ep_ways_decided(ep_compiled *c, const ep_choice *choice) {
         }
     }
     ep_pack_list_trim(&c->packs);
+}
+
+ep_status ep_ways_reopen(ep_compiled *c, ep_choice *choice) {
+    ep_choice_reopen(choice);
+    for (int n = 0; n < c->memo.count; n++) {
+        ep_binding *b = c->memo.bindings[n];
+        if (b->choice != choice || b->state != EP_BINDING_READY) continue;
+        b->fast = NULL;
+        b->by_eager = false;
+        if (b->attach_count && b->attach != EP_ATTACH_PENDING) b->attach = EP_ATTACH_NEW;
+        EP_TRY(offer_steps(c, b));
+    }
+    return EP_OK;
 }

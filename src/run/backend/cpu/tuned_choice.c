@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/probe.h"
@@ -145,12 +144,6 @@ static ep_status run_way(ep_backend *b, const ep_tuned_call *call, ep_trial_way 
     return run_onednn(b, call, own->order, err);
 }
 
-/* How often the system took a core from any thread of this process that wanted to go on. */
-static int64_t switches(void) {
-    struct rusage r;
-    return getrusage(RUSAGE_SELF, &r) == 0 ? r.ru_nivcsw : 0;
-}
-
 /* One round: each way that there is, once; in ns what it took. */
 static ep_status run_round(ep_backend *b, const ep_tuned_call *call, const ep_trial *trial, own_weights *own,
                            int64_t ns[EP_TRIAL_WAYS], ep_error *err) {
@@ -191,9 +184,9 @@ static ep_status measure(ep_backend *b, const ep_tuned_call *call, ep_tuned_choi
     ep_trial trial = {0};
     int64_t ns[EP_TRIAL_WAYS], taken;
     do {
-        taken = switches();
+        taken = ep_clock_switches();
         EP_TRY(run_round(b, &part, &trial, own, ns, err));
-        taken = switches() - taken;
+        taken = ep_clock_switches() - taken;
     } while (!ep_trial_add(&trial, ns, taken));
     *c = (ep_tuned_choice){.m = part.m, .part = part.m < call->m, .trials = c->trials + 1};
     choose(&trial, c, own);
