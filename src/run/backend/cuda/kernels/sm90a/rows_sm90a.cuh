@@ -105,6 +105,13 @@ struct rows_queue {
         asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(items + 4 * i) : "memory");
         return v;
     }
+    /* For a whole warp: the lane that says so when the item's place is free is the only one that reads it. */
+    __device__ __forceinline__ int get_warp() const {
+        int v = 0;
+        if ((threadIdx.x & 31) == 0) v = get();
+        return __shfl_sync(~0u, v, 0);
+    }
+    __device__ __forceinline__ void got() const { mbar_arrive(got_at + 8 * i); }
 };
 
 /* A place in the ring, first divided for h, then for y. Those who load begin each stage, those who multiply wait for it.
@@ -229,7 +236,7 @@ __device__ __forceinline__ void rows_load_rows(const CUtensorMap *map_x, const C
     for (;;) {
         int item = queue.get();
         if (item < 0) break;
-        mbar_arrive(queue.got_at + 8 * queue.i);
+        queue.got();
         queue.next();
         if (item < args.tiles) {
             for (int b = 0; b < blocks; b++, r.next()) {
@@ -482,11 +489,10 @@ __device__ __forceinline__ void rows_consume(const rows_args &args, rows_ring<S,
     if (lane == 0) prefetch_l2((const unsigned short *)args.h + min(row, args.m - 1) * args.h_row);
     wait_previous_grid();
     for (;;) {
-        int item = queue.get();
+        int item = queue.get_warp();
         if (item < 0) break;
         auto got = [&]() {
-            __syncwarp();
-            if (lane == 0) mbar_arrive(queue.got_at + 8 * queue.i);
+            if (lane == 0) queue.got();
             queue.next();
         };
         if (item < args.tiles) {
