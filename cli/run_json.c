@@ -143,6 +143,7 @@ void run_show_json(const run_request *q, const run_setup *s, const run_result r[
     json_object(j, NULL);
     json_text(j, "block", q->block);
     json_text(j, "device", q->device.kind == EP_DEVICE_CPU ? "cpu" : "cuda");
+    json_int(j, "device_index", q->device.index);
     json_text(j, "dtype", ep_dtype_name(q->dtype));
     json_text(j, "act", ep_act_name(q->act));
     json_bool(j, "bias", q->bias);

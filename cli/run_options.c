@@ -111,7 +111,7 @@ int run_parse(int argc, char **argv, run_request *q) {
         {"--act", OPT_TEXT, &w.act, "NAME", "gelu_tanh, gelu_erf, silu, relu, none"},
         {"--dtype", OPT_TEXT, &w.dtype, "NAME", "f32, bf16 or f16 (bf16)"},
         {"--mode", OPT_TEXT, &w.mode, "NAME", "eager, compiled, tuned, a list of them, or all (eager)"},
-        {"--device", OPT_TEXT, &w.device, "NAME", "cpu or cuda (cpu)"},
+        {"--device", OPT_TEXT, &w.device, "NAME", "cpu, cuda or cuda:N (cpu)"},
         {"--threads", OPT_INT, &q->threads, "N", "threads on the CPU (all cores)"},
         {"--tf32", OPT_FLAG, &q->tf32, NULL, "on the GPU: f32 products read tf32"},
         {"--autotune", OPT_FLAG, &q->autotune, NULL, "on the GPU: measure the library's algorithms, print the choice"},

@@ -49,7 +49,8 @@ EP_API const char *ep_context_autotuned(ep_context *ctx);
  * error is returned here and by every later call. */
 EP_API ep_status ep_context_sync(ep_context *ctx);
 
-/* Device copies; a CPU context returns an alias. */
+/* Copies between the host and the context's device; an alias where the tensor is there already. From one device to another
+ * a tensor goes through the host, by the contexts of both. */
 EP_API ep_status ep_to_device(ep_context *ctx, const ep_tensor *x, ep_tensor **out);
 EP_API ep_status ep_to_host(ep_context *ctx, const ep_tensor *x, ep_tensor **out);
 

@@ -120,6 +120,25 @@ static void no_mixing(void **state) {
     ep_tensor_destroy(b);
 }
 
+/* Through the host, by the contexts of both; neither takes what is on the other's device. */
+static void moved(void **state) {
+    (void)state;
+    ep_error e;
+    ep_difference d;
+    ep_tensor *a = made(gpu[0], 33, 65, 1), *t, *wrong, *host, *b, *back;
+    assert_int_equal(ep_transpose(gpu[0], a, 0, 1, &t), EP_OK);
+    assert_int_equal(ep_to_device(gpu[1], t, &wrong), EP_ERROR_DEVICE);
+    assert_int_equal(ep_to_host(gpu[1], t, &wrong), EP_ERROR_DEVICE);
+    assert_int_equal(ep_to_host(gpu[0], t, &host), EP_OK);
+    assert_int_equal(ep_to_device(gpu[1], host, &b), EP_OK);
+    assert_int_equal(ep_tensor_device(b).index, 1);
+    assert_int_equal(ep_to_host(gpu[1], b, &back), EP_OK);
+    assert_int_equal(ep_tensor_compare(back, host, 1.0, &e, &d), EP_OK);
+    assert_true(d.max_abs == 0);
+    ep_tensor *all[] = {a, t, host, b, back};
+    for (int i = 0; i < 5; i++) ep_tensor_destroy(all[i]);
+}
+
 /* What both record is in one trace, each kernel with its device. */
 static void one_trace(void **state) {
     (void)state;
@@ -160,7 +179,8 @@ int main(void) {
     }
     if (ep_context_create(&plain, &e, &ref) != EP_OK) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(in_turn), cmocka_unit_test(at_once),
-                                       cmocka_unit_test(no_mixing), cmocka_unit_test(one_trace)};
+                                       cmocka_unit_test(no_mixing), cmocka_unit_test(moved),
+                                       cmocka_unit_test(one_trace)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (int i = 0; i < DEVICES; i++) ep_context_destroy(gpu[i]);
     ep_context_destroy(ref);

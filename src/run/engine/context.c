@@ -129,9 +129,13 @@ static ep_status check_move(ep_context *ctx, const ep_tensor *x, const void *out
     return EP_OK;
 }
 
+static bool here(const ep_context *ctx, const ep_tensor *x) {
+    return x->device.kind == ctx->device.kind && x->device.index == ctx->device.index;
+}
+
 ep_status ep_to_device(ep_context *ctx, const ep_tensor *x, ep_tensor **out) {
     EP_TRY(check_move(ctx, x, out));
-    if (x->device.kind == ctx->device.kind) return ep_tensor_alias(x, &ctx->err, out);
+    if (here(ctx, x)) return ep_tensor_alias(x, &ctx->err, out);
     if (x->device.kind != EP_DEVICE_CPU || !ctx->ops.from_host)
         return ep_fail(&ctx->err, EP_ERROR_DEVICE, "the tensor is on another device; copy it to the host first");
     ep_storage *s;
@@ -150,7 +154,7 @@ ep_status ep_to_device(ep_context *ctx, const ep_tensor *x, ep_tensor **out) {
 ep_status ep_to_host(ep_context *ctx, const ep_tensor *x, ep_tensor **out) {
     EP_TRY(check_move(ctx, x, out));
     if (x->device.kind == EP_DEVICE_CPU) return ep_tensor_alias(x, &ctx->err, out);
-    if (x->device.kind != ctx->device.kind || !ctx->ops.to_host)
+    if (!here(ctx, x) || !ctx->ops.to_host)
         return ep_fail(&ctx->err, EP_ERROR_DEVICE, "the tensor is on a device that this context is not for");
     ep_tensor *t;
     EP_TRY(ep_tensor_create(x->dtype, x->ndim, x->sizes, &ctx->err, &t));

@@ -148,9 +148,7 @@ enum { STAGE_BYTES = 32 << 20 };
 
 static ep_status staging(cuda_state *s, ep_error *err) {
     if (s->memory.pinned) return EP_OK;
-    EP_TRY(cuda_result(s, s->cu->host_alloc(&s->memory.pinned, STAGE_BYTES), "cuMemAllocHost", err));
-    s->memory.pinned_bytes = STAGE_BYTES;
-    return EP_OK;
+    return cuda_result(s, s->cu->host_alloc(&s->memory.pinned, STAGE_BYTES), "cuMemAllocHost", err);
 }
 
 /* Both sides contiguous, `bytes` long. */

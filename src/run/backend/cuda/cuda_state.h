@@ -28,7 +28,6 @@ typedef struct cuda_memory {
     struct cuda_storage *spare; /* storage structs for reuse */
     ep_memory_stats stats;
     void *pinned; /* staging for host copies */
-    size_t pinned_bytes;
 } cuda_memory;
 
 typedef struct cuda_gemm_entry cuda_gemm_entry;

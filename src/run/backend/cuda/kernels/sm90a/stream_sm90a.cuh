@@ -177,7 +177,7 @@ __device__ __forceinline__ void stream_body(const CUtensorMap *map_x, const CUte
 #pragma unroll
                 for (int j = 0; j < OUT / 8 && used; j++) {
                     uint32_t lo, hi;
-                    gated_words<T, BN, ACT, EAGER>(d[0], e, j, column, &lo, &hi);
+                    result_words<T, BN, true, ACT, EAGER>(d[0], e, j, row, column, &lo, &hi);
                     store_pair<T>(args, row, column + 8 * j, lo);
                     store_pair<T>(args, row + 8, column + 8 * j, hi);
                 }

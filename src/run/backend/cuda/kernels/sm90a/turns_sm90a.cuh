@@ -63,34 +63,6 @@ template <int CM> __device__ __forceinline__ void turns_release(uint32_t empty) 
     }
 }
 
-/* A 16-bit word, 0 where it is not to be read. No branch, so that what stands around it may be mixed. */
-__device__ __forceinline__ uint32_t load_if(const void *p, bool inside) {
-    unsigned short v;
-    asm volatile(
-        "{\n .reg .pred inside;\n setp.ne.b32 inside, %2, 0;\n mov.b16 %0, 0;\n @inside ld.global.nc.b16 %0, [%1];\n}"
-        : "=h"(v)
-        : "l"(p), "r"((int)inside));
-    return v;
-}
-
-/* act(v + bias) of columns 8 j.. and of a thread's two rows. A plain tile has twice as many activations for its products as a
- * gated one, so they must overlap: not a branch in it (result_words has two a value). Nothing is added after an activation. */
-template <typename T, int N, int ACT, bool EAGER>
-__device__ __forceinline__ void turns_words(const float (&d)[N], const gemm_args &args, int j, int column, uint32_t *lo,
-                                            uint32_t *hi) {
-    int c = column + 8 * j;
-    const unsigned short *bias = (const unsigned short *)args.bias0 + c;
-    uint32_t b = load_if(bias, args.bias0 && c < args.n) | load_if(bias + 1, args.bias0 && c + 1 < args.n) << 16;
-    float b0 = T::low(b), b1 = T::high(b),
-          v[4] = {d[4 * j] + b0, d[4 * j + 1] + b1, d[4 * j + 2] + b0, d[4 * j + 3] + b1};
-    if (EAGER) {
-        uint32_t first = T::pack(v[0], v[1]), second = T::pack(v[2], v[3]);
-        v[0] = T::low(first), v[1] = T::high(first), v[2] = T::low(second), v[3] = T::high(second);
-    }
-    *lo = T::pack(activate<ACT>(v[0]), activate<ACT>(v[1]));
-    *hi = T::pack(activate<ACT>(v[2]), activate<ACT>(v[3]));
-}
-
 /* Rounds, activates and stores one warpgroup's tile, 64 rows by `staged` columns at a time through its own buffer. */
 template <typename T, typename S, int BN, bool GATED, int ACT, bool EAGER>
 __device__ __forceinline__ void turns_store(const float (&d)[2][BN / 2], const CUtensorMap *map_y,
@@ -107,10 +79,7 @@ __device__ __forceinline__ void turns_store(const float (&d)[2][BN / 2], const C
             int row = top + warp * 16 + (lane >> 2), column = col0 + 2 * (lane & 3);
             store_tile<T, S::staged, 32>(out, [&](int j, uint32_t *lo, uint32_t *hi) {
                 int at = part * (S::staged / 8) + j;
-                if constexpr (!GATED && ACT != ACT_NONE)
-                    turns_words<T, BN / 2, ACT, EAGER>(d[half], args, at, column, lo, hi);
-                else
-                    result_words<T, BN, GATED, ACT, EAGER>(d[half], args, at, row, column, lo, hi);
+                result_words<T, BN, GATED, ACT, EAGER>(d[half], args, at, row, column, lo, hi);
             });
             fence_async_shared();
             named_barrier(3 + wg, 128);
