@@ -1,4 +1,4 @@
-/* Tensors for tests: made in one call, compared bit for bit, ended together. */
+/* What tests of tensors share: calls that must succeed, sizes as arguments, random values. */
 #ifndef EP_TEST_TENSORS_H
 #define EP_TEST_TENSORS_H
 
@@ -13,6 +13,11 @@
 #include <epilogue/tensor.h>
 
 #define OK(call) assert_int_equal((call), EP_OK)
+/* SIZES(2, 3): the arguments ndim and sizes. */
+#define SIZES(...)                                                                                                     \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) {                                           \
+        __VA_ARGS__                                                                                                    \
+    }
 
 /* Normal values times scale. */
 static inline ep_tensor *random_tensor(ep_dtype dtype, int ndim, const int64_t *sizes, uint64_t seed, double scale) {
@@ -24,10 +29,6 @@ static inline ep_tensor *random_tensor(ep_dtype dtype, int ndim, const int64_t *
 
 static inline ep_tensor *random_matrix(ep_dtype dtype, int64_t rows, int64_t cols, uint64_t seed, double scale) {
     return random_tensor(dtype, 2, (int64_t[]){rows, cols}, seed, scale);
-}
-
-static inline void destroy_all(ep_tensor **t, size_t n) {
-    for (size_t i = 0; i < n; i++) ep_tensor_destroy(t[i]);
 }
 
 #endif

@@ -3,19 +3,14 @@
  * from one thread to four. EP_BLOCKS and EP_SEED change how many and which. Runs once for each ISA through EPILOGUE_ISA. */
 // ctest: isa
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include <epilogue/epilogue.h>
 
-#define OK(call) assert_int_equal(call, EP_OK)
+#include "tensors.h"
 
 static uint64_t state;
 static int64_t below(int64_t n) {

@@ -3,21 +3,15 @@
  * (halves, interleaved): bit for bit what eager makes. Operands of the
  * products are small whole numbers, whose sums are exact in any order, so that nothing but the pointwise part can differ.
  * EP_GRAPHS, EP_SEED and EP_THREADS change how many, which, and on how many threads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include <epilogue/epilogue.h>
 
 #include "model/tensor/tensor.h"
 #include "run/engine/compile.h"
-
-#define OK(expr) assert_int_equal((expr), EP_OK)
+#include "tensors.h"
 
 enum { PRODUCTS = 5, STEPS = 9, POOL = PRODUCTS + STEPS + 6 };
 

@@ -2,30 +2,20 @@
  * once for each ISA through EPILOGUE_ISA. */
 // ctest: isa
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include <epilogue/block.h>
+
+#include "tensors.h"
 
 static ep_context *make_context(bool reference) {
     ep_context *ctx = NULL;
     ep_context_options o = {.threads = 2, .reference = reference};
     assert_int_equal(ep_context_create(&o, NULL, &ctx), EP_OK);
     return ctx;
-}
-
-static ep_tensor *make_random(ep_dtype dtype, int ndim, const int64_t *sizes, uint64_t seed, double scale) {
-    ep_tensor *t = NULL;
-    assert_int_equal(ep_tensor_create(dtype, ndim, sizes, NULL, &t), EP_OK);
-    assert_int_equal(ep_tensor_fill_random(t, seed, scale, NULL), EP_OK);
-    return t;
 }
 
 typedef struct shape {
@@ -36,17 +26,18 @@ static void compare_modes(ep_context *ctx, ep_context *ref, ep_dtype dtype, ep_b
                           bool bias, bool residual, int packed) {
     double g_scale = 1 / sqrt((double)s.dim + 1), d_scale = 1 / sqrt((double)s.hidden + 1);
     ep_block_weights w = {0};
-    ep_tensor *x = make_random(dtype, 3, (int64_t[]){s.batch, s.seq, s.dim}, 1, 1);
-    ep_tensor *up = make_random(dtype, 2, (int64_t[]){s.hidden, s.dim}, 2, g_scale);
-    ep_tensor *gate = make_random(dtype, 2, (int64_t[]){s.hidden, s.dim}, 3, g_scale);
-    ep_tensor *both = make_random(dtype, 2, (int64_t[]){2 * s.hidden, s.dim}, 4, g_scale);
-    ep_tensor *down = make_random(dtype, 2, (int64_t[]){s.dim, s.hidden}, 5, d_scale);
-    ep_tensor *up_b = make_random(dtype, 1, (int64_t[]){s.hidden}, 6, 0.3);
-    ep_tensor *gate_b = make_random(dtype, 1, (int64_t[]){s.hidden}, 7, 0.3);
-    ep_tensor *down_b = make_random(dtype, 1, (int64_t[]){s.dim}, 8, 0.3);
+    ep_tensor *x = random_tensor(dtype, 3, (int64_t[]){s.batch, s.seq, s.dim}, 1, 1);
+    ep_tensor *up = random_tensor(dtype, 2, (int64_t[]){s.hidden, s.dim}, 2, g_scale);
+    ep_tensor *gate = random_tensor(dtype, 2, (int64_t[]){s.hidden, s.dim}, 3, g_scale);
+    ep_tensor *both = random_tensor(dtype, 2, (int64_t[]){2 * s.hidden, s.dim}, 4, g_scale);
+    ep_tensor *down = random_tensor(dtype, 2, (int64_t[]){s.dim, s.hidden}, 5, d_scale);
+    ep_tensor *up_b = random_tensor(dtype, 1, (int64_t[]){s.hidden}, 6, 0.3);
+    ep_tensor *gate_b = random_tensor(dtype, 1, (int64_t[]){s.hidden}, 7, 0.3);
+    ep_tensor *down_b = random_tensor(dtype, 1, (int64_t[]){s.dim}, 8, 0.3);
     ep_tensor *r =
-        residual ? make_random(dtype, 3, (int64_t[]){s.batch, s.seq, kind == EP_BLOCK_LINEAR ? s.hidden : s.dim}, 9, 1)
-                 : NULL;
+        residual
+            ? random_tensor(dtype, 3, (int64_t[]){s.batch, s.seq, kind == EP_BLOCK_LINEAR ? s.hidden : s.dim}, 9, 1)
+            : NULL;
     w.up = up;
     if (kind != EP_BLOCK_LINEAR) w.down = down;
     if (kind == EP_BLOCK_GATED && packed) {
@@ -123,10 +114,10 @@ static void packed_files(void **state) {
     char path[64], choices[1024];
     setenv("EPILOGUE_TUNED", "kernels", 1); /* whose bits do not hang on a measurement */
     snprintf(path, sizeof path, "tuned_block_%ld.packed", (long)getpid());
-    ep_tensor *x = make_random(EP_DTYPE_BF16, 2, (int64_t[]){5, 70}, 1, 1), *a = NULL, *c = NULL;
-    ep_tensor *both = make_random(EP_DTYPE_BF16, 2, (int64_t[]){96, 70}, 2, 0.1);
-    ep_tensor *down = make_random(EP_DTYPE_BF16, 2, (int64_t[]){70, 48}, 3, 0.1);
-    ep_tensor *wide = make_random(EP_DTYPE_BF16, 2, (int64_t[]){60, 48}, 3, 0.1);
+    ep_tensor *x = random_tensor(EP_DTYPE_BF16, 2, (int64_t[]){5, 70}, 1, 1), *a = NULL, *c = NULL;
+    ep_tensor *both = random_tensor(EP_DTYPE_BF16, 2, (int64_t[]){96, 70}, 2, 0.1);
+    ep_tensor *down = random_tensor(EP_DTYPE_BF16, 2, (int64_t[]){70, 48}, 3, 0.1);
+    ep_tensor *wide = random_tensor(EP_DTYPE_BF16, 2, (int64_t[]){60, 48}, 3, 0.1);
     ep_block_weights w = {.gate_up = both, .down = down}, other = {.gate_up = both, .down = wide};
     ep_block *first = NULL, *second = NULL, *third = NULL;
     assert_int_equal(ep_block_create(ctx, EP_BLOCK_GATED, EP_ACT_SILU, &w, &first), EP_OK);

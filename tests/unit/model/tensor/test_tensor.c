@@ -1,21 +1,13 @@
 /* Tensors by pictures: dtypes, overflow, views, reach of strides past 2^32, comparing, DLPack. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include <cmocka.h>
-
 #include "model/tensor/tensor.h"
+#include "tensors.h"
 
-#define OK(call) assert_int_equal(call, EP_OK)
-#define SIZES(...)                                                                                                     \
-    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) {                                           \
-        __VA_ARGS__                                                                                                    \
-    }
 static const ep_device cpu = {EP_DEVICE_CPU, 0};
 
 static ep_tensor *iota(ep_dtype dtype, int ndim, const int64_t *sizes) {

@@ -1,20 +1,12 @@
 /* .npy and safetensors: what is written is read back, and every way a file can be broken has its own sentence. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include <epilogue/tensor.h>
 
-#define OK(call) assert_int_equal(call, EP_OK)
-#define SIZES(...)                                                                                                     \
-    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) {                                           \
-        __VA_ARGS__                                                                                                    \
-    }
+#include "tensors.h"
 
 static char path[64];
 

@@ -1,28 +1,10 @@
 /* Blocks: eager equals the ops written out, biases and residuals included; layouts of gate and up; what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include <epilogue/epilogue.h>
-
 #include "base/probe.h"
+#include "context.h"
 
-#define OK(call) assert_int_equal(call, EP_OK)
-
-static ep_context *ctx;
 static int kernels;
-
-static int set_up(void **state) {
-    (void)state;
-    return ep_context_create(NULL, NULL, &ctx) != EP_OK;
-}
-static int tear_down(void **state) {
-    (void)state;
-    ep_context_destroy(ctx);
-    return 0;
-}
 
 static void on_begin(void *self, const ep_probe_span *span) {
     (void)self;
@@ -44,10 +26,7 @@ static const char *on_name(void *self, const char *text) {
 static const ep_probe probe = {NULL, on_begin, on_end, on_kernel, on_name, NULL};
 
 static ep_tensor *noise(uint64_t seed, ep_dtype dtype, int64_t rows, int64_t cols) {
-    ep_tensor *t;
-    OK(ep_tensor_create(dtype, rows ? 2 : 1, rows ? (int64_t[]){rows, cols} : (int64_t[]){cols}, NULL, &t));
-    OK(ep_tensor_fill_random(t, seed, 0.3, NULL));
-    return t;
+    return rows ? random_matrix(dtype, rows, cols, seed, 0.3) : random_tensor(dtype, SIZES(cols), seed, 0.3);
 }
 
 typedef struct parts {
@@ -227,5 +206,5 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(geglu_is_five_kernels), cmocka_unit_test(gate_up_in_one),
                                        cmocka_unit_test(mlp_and_linear), cmocka_unit_test(what_does_not_fit_is_refused),
                                        cmocka_unit_test(modes_agree)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, open_context, close_context);
 }

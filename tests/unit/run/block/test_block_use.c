@@ -2,8 +2,6 @@
  * arguments that are wrong. */
 // ctest: threads
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,17 +10,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include <epilogue/epilogue.h>
 
-#define OK(call) assert_int_equal(call, EP_OK)
+#include "tensors.h"
 
 static ep_tensor *noise(uint64_t seed, int64_t rows, int64_t cols) {
-    ep_tensor *t;
-    OK(ep_tensor_create(EP_DTYPE_BF16, 2, (int64_t[]){rows, cols}, NULL, &t));
-    OK(ep_tensor_fill_random(t, seed, 0.2, NULL));
-    return t;
+    return random_matrix(EP_DTYPE_BF16, rows, cols, seed, 0.2);
 }
 
 enum { ROWS = 48, DIM = 96, HIDDEN = 160, THREADS = 3, CALLS = 60 };

@@ -1,34 +1,13 @@
 /* The choice between our kernel and oneDNN: made once, told in words, decided by the environment where a test wants it,
  * and of the same values either way. */
 // ctest: isa
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "context.h"
 
-#include <epilogue/epilogue.h>
-
-static ep_context *ctx;
-#define OK(call) assert_int_equal(call, EP_OK)
-
-static int set_up(void **state) {
-    (void)state;
-    return ep_context_create(NULL, NULL, &ctx) != EP_OK;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    ep_context_destroy(ctx);
-    return 0;
-}
-
-static ep_tensor *random_tensor(ep_dtype dtype, int64_t rows, int64_t cols, uint64_t seed) {
-    ep_tensor *t;
-    OK(ep_tensor_create(dtype, 2, (int64_t[2]){rows, cols}, NULL, &t));
-    OK(ep_tensor_fill_random(t, seed, 0.3, NULL));
-    return t;
+static ep_tensor *noise(ep_dtype dtype, int64_t rows, int64_t cols, uint64_t seed) {
+    return random_matrix(dtype, rows, cols, seed, 0.3);
 }
 
 typedef struct fixture {
@@ -66,11 +45,11 @@ static void both_ways_agree_and_the_choice_is_told(void **state) {
         ep_dtype t = (ep_dtype)(i % 3);
         ep_block_kind kind = (ep_block_kind)(i / 3 % 3);
         int64_t m = i < 9 ? 5 : 40, inner = kind == EP_BLOCK_LINEAR ? 24 : 50;
-        fixture f = {.x = random_tensor(t, m, 24, 1),
-                     .gate = random_tensor(t, inner, 24, 2),
-                     .up = random_tensor(t, inner, 24, 3),
-                     .down = random_tensor(t, 24, 50, 4),
-                     .residual = random_tensor(t, m, 24, 5)};
+        fixture f = {.x = noise(t, m, 24, 1),
+                     .gate = noise(t, inner, 24, 2),
+                     .up = noise(t, inner, 24, 3),
+                     .down = noise(t, 24, 50, 4),
+                     .residual = noise(t, m, 24, 5)};
         ep_tensor *y[4];
         char text[4][1024];
         const char *const rules[4] = {"kernels", "onednn", "packed", NULL};
@@ -97,13 +76,13 @@ static void both_ways_agree_and_the_choice_is_told(void **state) {
  * the second pack is counted. */
 static void packed_weights_serve_any_rows(void **state) {
     (void)state;
-    ep_tensor *up = random_tensor(EP_DTYPE_F32, 96, 80, 3);
+    ep_tensor *up = noise(EP_DTYPE_F32, 96, 80, 3);
     ep_block *b;
     setenv("EPILOGUE_TUNED", "packed", 1);
     OK(ep_block_create(ctx, EP_BLOCK_LINEAR, EP_ACT_NONE, &(ep_block_weights){.up = up}, &b));
     int64_t before = 0;
     for (int64_t m = 1; m <= 300; m += 1 + m / 3) {
-        ep_tensor *x = random_tensor(EP_DTYPE_F32, m, 80, (uint64_t)m), *y[2];
+        ep_tensor *x = noise(EP_DTYPE_F32, m, 80, (uint64_t)m), *y[2];
         OK(ep_block_run(b, EP_MODE_TUNED, x, NULL, &y[0]));
         OK(ep_block_run(b, EP_MODE_EAGER, x, NULL, &y[1]));
         ep_difference d;
@@ -123,7 +102,7 @@ static void packed_weights_serve_any_rows(void **state) {
 /* More rows than a trial runs, so that it runs rows of another class: what is kept, and counted, is of the call's class alone. */
 static void a_trial_leaves_nothing_behind(void **state) {
     (void)state;
-    ep_tensor *up = random_tensor(EP_DTYPE_F32, 300, 512, 3), *x = random_tensor(EP_DTYPE_F32, 3000, 512, 4), *y;
+    ep_tensor *up = noise(EP_DTYPE_F32, 300, 512, 3), *x = noise(EP_DTYPE_F32, 3000, 512, 4), *y;
     ep_block *b, *ours;
     OK(ep_block_create(ctx, EP_BLOCK_LINEAR, EP_ACT_NONE, &(ep_block_weights){.up = up}, &b));
     OK(ep_block_run(b, EP_MODE_TUNED, x, NULL, &y));
@@ -149,7 +128,7 @@ static void a_trial_leaves_nothing_behind(void **state) {
 /* A text that does not fit ends in a whole string; a block that ran nothing has none. */
 static void short_buffers(void **state) {
     (void)state;
-    fixture f = {.x = random_tensor(EP_DTYPE_F32, 3, 24, 1), .up = random_tensor(EP_DTYPE_F32, 24, 24, 3)};
+    fixture f = {.x = noise(EP_DTYPE_F32, 3, 24, 1), .up = noise(EP_DTYPE_F32, 24, 24, 3)};
     ep_block *b;
     ep_tensor *y;
     char text[16];
@@ -168,5 +147,5 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_ways_agree_and_the_choice_is_told), cmocka_unit_test(packed_weights_serve_any_rows),
         cmocka_unit_test(a_trial_leaves_nothing_behind), cmocka_unit_test(short_buffers)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, open_context, close_context);
 }

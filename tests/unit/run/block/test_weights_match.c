@@ -1,16 +1,12 @@
 /* Feed-forward layers by the names of model families, from files the test makes; ambiguity is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include <epilogue/block.h>
 
-#define OK(call) assert_int_equal(call, EP_OK)
+#include "tensors.h"
 
 static char folder[64], path[96], config[96];
 

@@ -1,14 +1,11 @@
 /* No allocation after the first call of a size: every malloc that this program's own code (the library is linked in) asks
  * for is counted while compiled calls run. oneDNN copies its arguments at each product; that is not counted. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include <epilogue/epilogue.h>
+
+#include "tensors.h"
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 #define COUNTS 0
@@ -22,8 +19,6 @@
 #elif !defined COUNTS
 #define COUNTS 0
 #endif
-
-#define OK(expr) assert_int_equal((expr), EP_OK)
 
 static atomic_long allocations;
 

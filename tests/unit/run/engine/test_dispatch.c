@@ -1,31 +1,11 @@
 /* The eager ops by hand-worked pictures: layouts, broadcasting, empty tensors, NaN, what launches and what does not. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include <epilogue/epilogue.h>
-
 #include "base/probe.h"
-
-static ep_context *ctx;
-
-static int set_up(void **state) {
-    (void)state;
-    return ep_context_create(NULL, NULL, &ctx) != EP_OK;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    ep_context_destroy(ctx);
-    return 0;
-}
-
-#define OK(call) assert_int_equal(call, EP_OK)
+#include "context.h"
 
 static ep_tensor *make(ep_dtype dtype, int ndim, const int64_t *sizes, const double *values) {
     ep_tensor *t;
@@ -33,11 +13,6 @@ static ep_tensor *make(ep_dtype dtype, int ndim, const int64_t *sizes, const dou
     if (values) OK(ep_tensor_write_f64(t, values, (size_t)ep_tensor_numel(t), NULL));
     return t;
 }
-#define SIZES(...)                                                                                                     \
-    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) {                                           \
-        __VA_ARGS__                                                                                                    \
-    }
-
 static void expect(const ep_tensor *t, const double *want) {
     size_t n = (size_t)ep_tensor_numel(t);
     double *got = malloc(sizeof(double) * (n ? n : 1));
@@ -349,5 +324,5 @@ int main(void) {
         cmocka_unit_test(into_an_input_itself),
         cmocka_unit_test(the_two_gelus_differ),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, open_context, close_context);
 }

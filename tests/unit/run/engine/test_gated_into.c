@@ -1,32 +1,10 @@
 /* ep_gated_into: the bits of ep_gated in memory of the caller's, in place of an input too; what does not fit is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include <epilogue/epilogue.h>
-
-#define OK(call) assert_int_equal(call, EP_OK)
-
-static ep_context *ctx;
-
-static int set_up(void **state) {
-    (void)state;
-    return ep_context_create(NULL, NULL, &ctx) != EP_OK;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    ep_context_destroy(ctx);
-    return 0;
-}
+#include "context.h"
 
 static ep_tensor *noise(ep_dtype dtype, int64_t rows, int64_t cols, uint64_t seed) {
-    ep_tensor *t;
-    OK(ep_tensor_create(dtype, 2, (int64_t[2]){rows, cols}, NULL, &t));
-    OK(ep_tensor_fill_random(t, seed, 2, NULL));
-    return t;
+    return random_matrix(dtype, rows, cols, seed, 2);
 }
 
 static void same_values(const ep_tensor *a, const ep_tensor *b) {
@@ -76,5 +54,5 @@ static void what_does_not_fit_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(in_place_and_into_halves),
                                        cmocka_unit_test(what_does_not_fit_is_refused)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, open_context, close_context);
 }
