@@ -7,6 +7,7 @@
  *     bench_gpu ways       tuned blocks timed by events as bench/peers/gpu_fused_peers.py times its own: after a rest as PyTorch's
  *                          script does (seven bursts of 10, of 50 where they are short), 20 in a row, bursts of 3 ms after 0.2 s
  *                          of rest, and 0.3 s after 0.15 s of the same
+ *     bench_gpu turns KIND M,DIM,HIDDEN ...   the three modes by turns, each after 0.1 s of rest (bursts of 3 ms, and 30 ms in a row)
  *     bench_gpu [ways] [linear|mlp|geglu] M,DIM,HIDDEN ...   these blocks alone; linear: from DIM to HIDDEN */
 #include "bench_gpu.h"
 
@@ -15,7 +16,7 @@
 #include "run/backend/cuda/cuda_state.h"
 #include "run/engine/context.h"
 
-static bool in_ways;
+static bool in_ways, in_turns;
 
 /* Runs `call` in bursts; *device_us is the time of a burst over its calls, *host_us that of enqueueing it. */
 static void measure(void (*call)(void *user), void *user, int burst, double *device_us, double *host_us) {
@@ -133,8 +134,39 @@ static void gated(int64_t m, int64_t n) {
 
 static const char *const kinds[] = {[EP_BLOCK_LINEAR] = "linear", [EP_BLOCK_MLP] = "mlp", [EP_BLOCK_GATED] = "geglu"};
 
+static const char *const modes[] = {"eager", "compiled", "tuned"};
+
+/* The three modes one after the other, several times over, each after a rest and then for 30 ms: what comes last in a list finds
+ * a card that is warm. */
+static void by_turns(operands *o, const char *kind, int64_t m, int64_t dim, int64_t hidden) {
+    enum { ROUNDS = 7 };
+    double us[EP_MODE_COUNT][2][ROUNDS];
+    for (int round = 0; round < ROUNDS; round++)
+        for (int mode = 0; mode < EP_MODE_COUNT; mode++) {
+            o->mode = (ep_mode)mode;
+            if (round == 0 && ep_block_prepare(o->block, o->mode, o->g) != EP_OK) return;
+            for (int i = 0; i < (round ? 0 : 40); i++) run_block(o);
+            rest(0.1);
+            for (int i = 0; i < 3; i++) run_block(o);
+            double about = by_events(run_block, o, 1, 10);
+            rest(0.1);
+            for (int i = 0; i < 3; i++) run_block(o);
+            us[mode][0][round] = by_events(run_block, o, 1, 1 + (int)(3e3 / about));
+            by_events(run_block, o, 1, 1 + (int)(30e3 / about));
+            us[mode][1][round] = by_events(run_block, o, 1, 1 + (int)(30e3 / about));
+        }
+    for (int mode = 0; mode < EP_MODE_COUNT; mode++) {
+        for (int k = 0; k < 2; k++) qsort(us[mode][k], ROUNDS, sizeof(double), by_value);
+        printf("{\"what\": \"%s, by turns\", \"mode\": \"%s\", \"m\": %lld, \"dim\": %lld, \"hidden\": %lld, "
+               "\"rested_us\": "
+               "%.2f, \"row_us\": %.2f}\n",
+               kind, modes[mode], (long long)m, (long long)dim, (long long)hidden, us[mode][0][ROUNDS / 2],
+               us[mode][1][ROUNDS / 2]);
+    }
+    fflush(stdout);
+}
+
 static void block(ep_block_kind kind, int64_t m, int64_t dim, int64_t hidden) {
-    static const char *const modes[] = {"eager", "compiled", "tuned"};
     operands o = {.g = device(m, dim, 1, 1)};
     ep_tensor *gate = device(hidden, dim, 2, 0.03), *up = device(hidden, dim, 3, 0.03),
               *down = device(dim, hidden, 4, 0.02);
@@ -142,7 +174,8 @@ static void block(ep_block_kind kind, int64_t m, int64_t dim, int64_t hidden) {
     if (kind == EP_BLOCK_LINEAR) w = (ep_block_weights){.up = up};
     if (kind == EP_BLOCK_MLP) w = (ep_block_weights){.up = up, .down = down};
     check(ep_block_create(ctx, kind, kind == EP_BLOCK_LINEAR ? EP_ACT_NONE : EP_ACT_GELU_TANH, &w, &o.block), "block");
-    for (int mode = 0; mode < EP_MODE_COUNT; mode++) {
+    if (in_turns) by_turns(&o, kinds[kind], m, dim, hidden);
+    for (int mode = 0; mode < EP_MODE_COUNT && !in_turns; mode++) {
         double us, host;
         if (in_ways && mode != EP_MODE_TUNED) continue;
         o.mode = (ep_mode)mode;
@@ -172,6 +205,7 @@ int main(int argc, char **argv) {
     bool little = false, given = false;
     for (int i = 1; i < argc; i++) {
         in_ways = in_ways || strcmp(argv[i], "ways") == 0;
+        in_turns = in_turns || strcmp(argv[i], "turns") == 0;
         little = little || strcmp(argv[i], "blocks") == 0;
     }
     if (!open_gpu()) return 2;

@@ -2,11 +2,12 @@
 """The strongest public fused kernels on the GPU, at the shapes of docs/gpu.md: quack-kernels' gemm_gated (gate and up in one
 product, activation in its epilogue) and its gemm for down.
 
-    PYTHONPATH=SITE gpu_fused_peers.py [--seconds N] [--shapes M,DIM,HIDDEN ...]
+    PYTHONPATH=SITE gpu_fused_peers.py [--seconds N] [--no-quack] [--short] [--mlp] [--shapes M,DIM,HIDDEN ...]
 
 SITE holds quack-kernels and nvidia-cutlass-dsl, installed with `pip install --target SITE` (its .pth file is not read there, so
 that folder is added here). Each shape is measured with the default tiles and, as long as the time lasts, with its own
-autotuning; torch eager and torch.compile are measured beside it (--autotune: its max-autotune, too). "script_us" is what a
+autotuning; torch eager, torch.compile and, where it is found, Liger are measured beside it (--autotune: torch's max-autotune, too;
+--no-quack: without it; --mlp: blocks without a gate, of torch alone; --short: "us" alone). "script_us" is what a
 graph of 10 (50 where they are short) takes a forward, the median of seven after a second's rest, "us" is the median of 15 times 20 CUDA graph replays in a row, "rested_us" of five bursts of 3 ms after 0.2 s of rest each,
 "long_us" the mean of 0.3 s after 0.15 s of the same; "host_us" is the least of bursts of eager calls; "off" the norm of the
 difference to torch's eager block in float32 over that block's norm. One JSON line a measurement."""
@@ -23,6 +24,9 @@ import torch.nn.functional as F
 
 SHAPES = ["8192,768,3072", "8192,2048,16384", "8192,4096,14336", "1024,2048,16384", "128,4096,14336", "16,2048,16384",
           "1,2048,16384", "1,768,3072"]
+
+
+SHORT = False
 
 
 class Late(Exception):
@@ -55,6 +59,27 @@ def load_quack():
     return gemm, gemm_gated
 
 
+def load_liger():
+    try:
+        from liger_kernel.ops.geglu import LigerGELUMulFunction
+    except ImportError:
+        return None
+    return LigerGELUMulFunction.apply
+
+
+def in_a_row(graph):
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    times = []
+    for _ in range(15):
+        start.record()
+        for _ in range(20):
+            graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) * 1e3 / 20)
+    return statistics.median(times)
+
+
 def graph_us(call, reps):
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
@@ -64,6 +89,9 @@ def graph_us(call, reps):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         call()
+    if SHORT:
+        graph.replay()
+        return {"us": round(in_a_row(graph), 2)}
     some = torch.cuda.CUDAGraph()
     with torch.cuda.graph(some):
         for _ in range(reps):
@@ -80,15 +108,7 @@ def graph_us(call, reps):
     at[7].synchronize()
     script = statistics.median(at[i].elapsed_time(at[i + 1]) for i in range(7)) * 1e3 / reps
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    times = []
-    for _ in range(15):
-        start.record()
-        for _ in range(20):
-            graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end) * 1e3 / 20)
-    us = statistics.median(times)
+    us = in_a_row(graph)
 
     def burst(n):
         start.record()
@@ -130,7 +150,7 @@ def measure(name, call, expected, shape, **more):
     print(json.dumps(row), flush=True)
 
 
-def one_shape(gemm, gemm_gated, shape, tuned, autotune):
+def one_shape(gemm, gemm_gated, liger, shape, tuned, autotune, mlp):
     m, dim, hidden = shape
     torch.manual_seed(1)
     x = torch.randn(m, dim, device="cuda", dtype=torch.bfloat16)
@@ -148,14 +168,22 @@ def one_shape(gemm, gemm_gated, shape, tuned, autotune):
     def eager():
         return (F.gelu(x @ gate.t(), approximate="tanh") * (x @ up.t())) @ down.t()
 
-    begin = time.perf_counter()
-    quack()
-    torch.cuda.synchronize()
-    first = round(time.perf_counter() - begin, 2)
-    measure("quack, autotuned" if tuned else "quack, default", quack, expected, shape, first_call_s=first)
+    def eager_mlp():
+        return F.gelu(x @ up.t(), approximate="tanh") @ down.t()
+
+    if mlp:
+        eager, expected = eager_mlp, F.gelu(xf @ up.float().t(), approximate="tanh") @ down.float().t()
+    elif gemm:
+        begin = time.perf_counter()
+        quack()
+        torch.cuda.synchronize()
+        first = round(time.perf_counter() - begin, 2)
+        measure("quack, autotuned" if tuned else "quack, default", quack, expected, shape, first_call_s=first)
     if tuned:
         return
     measure("torch eager", eager, expected, shape)
+    if liger and not mlp:
+        measure("liger", lambda: liger(x @ gate.t(), x @ up.t()) @ down.t(), expected, shape)
     for name, mode in (("torch.compile", None), ("max-autotune", "max-autotune-no-cudagraphs")):
         if mode and not autotune:
             continue
@@ -171,16 +199,22 @@ def main():
     p.add_argument("--seconds", type=float, default=100)
     p.add_argument("--autotune", action="store_true")
     p.add_argument("--no-quack-autotune", action="store_true")
+    p.add_argument("--no-quack", action="store_true")
+    p.add_argument("--mlp", action="store_true")
+    p.add_argument("--short", action="store_true")
     p.add_argument("--shapes", nargs="*", default=SHAPES)
     a = p.parse_args()
     end = time.monotonic() + a.seconds
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     begin = time.perf_counter()
-    gemm, gemm_gated = load_quack()
+    global SHORT
+    SHORT = a.short
+    gemm, gemm_gated = (None, None) if a.no_quack or a.mlp else load_quack()
+    liger = load_liger()
     print(json.dumps({"import_s": round(time.perf_counter() - begin, 1), "device": torch.cuda.get_device_name(),
                       "torch": torch.__version__}), flush=True)
     signal.signal(signal.SIGALRM, late)
-    for tuned in (False,) if a.no_quack_autotune else (False, True):
+    for tuned in (False,) if a.no_quack_autotune or not gemm else (False, True):
         for text in a.shapes:
             left = end - time.monotonic()
             if left < 3:
@@ -188,7 +222,7 @@ def main():
                 continue
             signal.alarm(int(left))
             try:
-                one_shape(gemm, gemm_gated, [int(v) for v in text.split(",")], tuned, a.autotune)
+                one_shape(gemm, gemm_gated, liger, [int(v) for v in text.split(",")], tuned, a.autotune, a.mlp)
             except Late:
                 print(json.dumps({"out of time": text, "tuned": tuned}), flush=True)
             except Exception as e:  # noqa: BLE001: what a peer cannot do is a line of the table

@@ -190,8 +190,9 @@ static void one_kernel_overlapped(void **state) {
     ep_context_destroy(all);
 }
 
-/* Gated products of many rows under `fewest`, and plain ones with an epilogue: warpgroups take tiles in turns. Last tiles that are cut in either direction, one
- * tile for both, an odd number of them; k that ends within a stage and one that is shorter than the ring. */
+/* Products of many rows: gated ones under `fewest`, and plain ones with an activation by each tile, so many rows and columns that the
+ * library is not chosen. Last tiles that are cut in either direction, one tile for both warpgroups, an odd number of them; k that ends
+ * within a stage and one that is shorter than the ring. */
 static void in_turns(void **state) {
     (void)state;
     static const block_case cases[] = {{EP_DTYPE_BF16, 513, 72, 4104, EP_ACT_GELU_TANH, true, true, false, false},
@@ -199,6 +200,12 @@ static void in_turns(void **state) {
                                        {EP_DTYPE_BF16, 1025, 136, 2120, EP_ACT_GELU_ERF, true, true, true, false},
                                        {EP_DTYPE_F16, 700, 456, 3001, EP_ACT_RELU, true, true, false, false},
                                        {EP_DTYPE_BF16, 2000, 61, 1507, EP_ACT_GELU_TANH, false, true, false, false}};
+    static const block_case plain[] = {/* 128 x 192 in turns, 128 x 256, 128 x 128 */
+                                       {EP_DTYPE_BF16, 2047, 72, 4104, EP_ACT_GELU_TANH, true, false, false, false},
+                                       {EP_DTYPE_F16, 2065, 8, 4104, EP_ACT_SILU, false, false, false, false},
+                                       {EP_DTYPE_BF16, 2800, 136, 2120, EP_ACT_GELU_ERF, true, false, true, false},
+                                       {EP_DTYPE_BF16, 250, 72, 16370, EP_ACT_GELU_TANH, true, false, false, false},
+                                       {EP_DTYPE_F16, 380, 200, 5601, EP_ACT_RELU, true, false, false, false}};
     const size_t count = sizeof cases / sizeof *cases;
     ep_error e;
     ep_context *few;
@@ -206,11 +213,9 @@ static void in_turns(void **state) {
     assert_int_equal(ep_context_create(&o, &e, &few), EP_OK);
     bool small = getenv("EPILOGUE_TEST_SMALL") != NULL; /* the one with the least to multiply */
     for (size_t i = small; i < (small ? 2 : count); i++) {
-        block_case plain = cases[i];
-        plain.gate = false, plain.m = 2048 + 17 * (int64_t)i, plain.dim = plain.dim < 136 ? plain.dim : 136;
         one_block_on(few, &cases[i]);
-        one_block_on(few, &plain);
-        one_block(&plain);
+        one_block_on(few, &plain[i]);
+        one_block(&plain[i]);
     }
     ep_context_destroy(few);
 }

@@ -56,14 +56,24 @@ static const char *passed_over(const cuda_shape *s, const cuda_gemm_row *r) {
     return NULL;
 }
 
-/* Least time in units of one tile column's product: waves of tiles times columns, narrow tiles read x more often. */
-static double estimate(const cuda_shape *s, const cuda_gemm_row *r) {
+/* How often the chip is filled with tiles of a row. */
+static int64_t tile_waves(const cuda_shape *s, const cuda_gemm_row *r) {
     int64_t tiles_m = (s->m + r->tile_m * r->cluster - 1) / (r->tile_m * r->cluster) * r->cluster;
     int64_t tiles = tiles_m * ((s->n + r->tile_n - 1) / r->tile_n);
-    int64_t waves = (tiles + s->sm_count - 1) / s->sm_count;
+    return (tiles + s->sm_count - 1) / s->sm_count;
+}
+
+/* Least time in units of one tile column's product: waves of tiles times columns, narrow tiles read x more often. */
+static double estimate(const cuda_shape *s, const cuda_gemm_row *r) {
     int columns = s->gated ? 2 * r->tile_n : r->tile_n;
     double rate = columns < 192 ? 0.86 : 1.0;
-    return (double)waves * columns / rate;
+    return (double)tile_waves(s, r) * columns / rate;
+}
+
+/* The share of what the tiles' waves could make that is asked for. */
+static double used(const cuda_shape *s, const cuda_gemm_row *r) {
+    return (double)s->m * (double)s->n /
+           ((double)tile_waves(s, r) * (double)s->sm_count * (double)(r->tile_m * r->tile_n));
 }
 
 /* Microseconds of a kernel that streams weights: memory's, or those of the CTA with the most tiles. */
@@ -103,9 +113,11 @@ const char *cuda_select_reason(const cuda_shape *s, int row) {
  * residual of its own pass outweighs that up to 16 rows. Up to 4 rows ours is ahead unless there are many columns. (H200, us: 8 x
  * 4096 -> 14336 31 for 38, 16 x 2048 -> 16384 19 for 31, 64 x 4096 -> 4096 11.1 for 13.6, 1 x 4096 -> 4096 11.6 for 9.1, 1 x 4096 ->
  * 14336 31.6 for 34.1; mlp 32 x 4096 -> 16384 75 for 89, 16 x 768 -> 3072 12.8 for 11.1.) Of many rows
- * it has those where nothing follows the sums, and those whose activation ours does not hide: in turns it is hidden from 2048 rows
- * on (mlp 8192 x 768 -> 3072 130 for 138, 2048 x 768 -> 3072 36 for 41, 8192 x 2048 -> 8192 829 for 873), but 2048 x 4096 -> 16384
- * 849 for 836, 256 x 4096 -> 16384 126 for 111. */
+ * it has those where nothing follows the sums. An activation or a residual is a pass of its own there, which our tiles save where
+ * they fill the chip; the library has more tiles and splits k where they do not. (us, by turns: mlp 1024 x 2048 -> 16384 187 for 193,
+ * 512 x 4096 -> 14336 170 for 173, 2040 x 768 -> 3072 35.1 for 36.6; the product alone, with a residual: 1536 x 16384 -> 4096 283 for
+ * 334, but 384 rows 114 for 90, and 256 x 16384 -> 2048 82 for 34.) Warpgroups in turns hide an activation only behind another tile's
+ * products, so they need two each (1024 x 768 -> 3072, one each: 23.8 for 22.7). */
 bool cuda_select_library(const cuda_shape *s, int row, bool residual) {
     if (row < 0) return true;
     bool more = s->act != EP_ACT_NONE || residual;
@@ -113,8 +125,9 @@ bool cuda_select_library(const cuda_shape *s, int row, bool residual) {
     if (s->act != EP_ACT_NONE && residual && s->m > 16) return true; /* no kernel of ours has both */
     if (s->m <= 4) return !more && s->n >= 8192;
     if (s->m <= 16) return !more || 2 * s->n * s->k > (int64_t)16 << 20;
-    bool in_turns = cuda_gemm_rows[row].tile_n == 192 && s->m >= (s->k > 2048 ? 4096 : 2048);
-    return s->m <= 128 || !more || (s->act != EP_ACT_NONE && !in_turns);
+    const cuda_gemm_row *r = &cuda_gemm_rows[row];
+    bool alone = s->act != EP_ACT_NONE && r->tile_n == 192 && tile_waves(s, r) < 2;
+    return s->m <= 128 || !more || alone || used(s, r) < 0.84;
 }
 
 enum { FORM_decode = false, FORM_rows = true, WHAT_mlp = false, WHAT_gated_mlp = true };

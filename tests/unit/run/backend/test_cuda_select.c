@@ -175,24 +175,62 @@ static void roundings(void **state) {
     static const struct {
         int64_t m, k, n;
         bool plain, more; /* the library's: alone, with a residual */
-    } few[] = {{1, 4096, 4096, false, false},  {1, 4096, 14336, true, false}, {8, 768, 3072, true, false},
-               {16, 4096, 14336, true, true},  {17, 768, 3072, true, true},   {128, 4096, 14336, true, true},
-               {129, 4096, 14336, true, false}};
+    } few[] = {{1, 4096, 4096, false, false},  {1, 4096, 14336, true, false},  {8, 768, 3072, true, false},
+               {16, 4096, 14336, true, true},  {17, 768, 3072, true, true},    {128, 4096, 14336, true, true},
+               {129, 4096, 14336, true, true}, {256, 4096, 14336, true, false}};
     for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
         cuda_shape s = {few[i].m, few[i].n, few[i].k, EP_DTYPE_BF16, false, EP_ACT_NONE, 9, 132, EP_ROUNDING_EAGER};
         assert_int_equal(cuda_select_library(&s, cuda_select(&s), false), few[i].plain);
         assert_int_equal(cuda_select_library(&s, cuda_select(&s), true), few[i].more);
         s.act = EP_ACT_SILU;
-        assert_int_equal(cuda_select_library(&s, cuda_select(&s), false), few[i].more || few[i].m > 128);
+        assert_int_equal(cuda_select_library(&s, cuda_select(&s), false), few[i].more);
     }
     cuda_shape up = {8192, 3072, 768, EP_DTYPE_BF16, false, EP_ACT_GELU_TANH, 9, 132, EP_ROUNDING_EAGER};
     assert_string_equal(cuda_gemm_rows[cuda_select(&up)].form, "sm90a_t128x192c2");
     assert_false(cuda_select_library(&up, cuda_select(&up), false));
     assert_true(cuda_select_library(&up, cuda_select(&up), true)); /* no kernel has both */
-    up.m = 1024;
-    assert_true(cuda_select_library(&up, cuda_select(&up), false));
-    up.m = 2048, up.k = 4096, up.n = 16384;
-    assert_true(cuda_select_library(&up, cuda_select(&up), false));
+}
+
+/* Plain products of more than 128 rows with an activation or a residual: ours where its tiles fill the chip. The last five are
+ * those of in_turns on a device. */
+static void middle_rows(void **state) {
+    (void)state;
+    static const struct {
+        int64_t m, k, n;
+        const char *form; /* NULL: the library's */
+    } all[] = {{192, 2048, 16384, NULL},
+               {256, 768, 3072, NULL},
+               {256, 16384, 2048, NULL},
+               {384, 16384, 4096, NULL},
+               {2040, 3072, 768, NULL},
+               {256, 2048, 16384, "sm90a_t128x256c2"},
+               {512, 4096, 14336, "sm90a_t128x256c2"},
+               {384, 4096, 16384, "sm90a_t128x128c1"},
+               {1536, 16384, 4096, "sm90a_t128x192c2"},
+               {1536, 1024, 4096, "sm90a_t128x192c2"},
+               {2040, 768, 3072, "sm90a_t128x192c2"},
+               {2047, 72, 4104, "sm90a_t128x192c2"},
+               {2065, 8, 4104, "sm90a_t128x192c2"},
+               {2800, 136, 2120, "sm90a_t128x192c2"},
+               {250, 72, 16370, "sm90a_t128x256c2"},
+               {380, 200, 5601, "sm90a_t128x128c1"}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int residual = 0; residual < 2; residual++) {
+            cuda_shape s = {
+                all[i].m, all[i].n, all[i].k,         EP_DTYPE_BF16, false, residual ? EP_ACT_NONE : EP_ACT_RELU,
+                9,        132,      EP_ROUNDING_EAGER};
+            int row = cuda_select(&s);
+            assert_true(row >= 0);
+            check_reasons(&s, row);
+            assert_int_equal(cuda_select_library(&s, row, residual), all[i].form == NULL);
+            if (all[i].form) assert_string_equal(cuda_gemm_rows[row].form, all[i].form);
+        }
+    /* In turns with one tile each: a residual is hidden as it is, an activation is not. */
+    cuda_shape one = {768, 4096, 16384, EP_DTYPE_BF16, false, EP_ACT_NONE, 9, 132, EP_ROUNDING_EAGER};
+    assert_string_equal(cuda_gemm_rows[cuda_select(&one)].form, "sm90a_t128x192c2");
+    assert_false(cuda_select_library(&one, cuda_select(&one), true));
+    one.act = EP_ACT_SILU;
+    assert_true(cuda_select_library(&one, cuda_select(&one), false));
 }
 
 /* How a result's k is divided: never into more parts than it has stages, or than there is room for. */
@@ -281,12 +319,9 @@ static void tiles(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(machines),
-                                       cmocka_unit_test(never_against_a_reason),
-                                       cmocka_unit_test(roundings),
-                                       cmocka_unit_test(blocks),
-                                       cmocka_unit_test(splits),
-                                       cmocka_unit_test(tiles),
-                                       cmocka_unit_test(blocks_without_gate)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(machines),  cmocka_unit_test(never_against_a_reason),
+                                       cmocka_unit_test(roundings), cmocka_unit_test(middle_rows),
+                                       cmocka_unit_test(blocks),    cmocka_unit_test(splits),
+                                       cmocka_unit_test(tiles),     cmocka_unit_test(blocks_without_gate)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

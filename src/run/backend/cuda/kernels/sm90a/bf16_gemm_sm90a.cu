@@ -21,7 +21,8 @@
     EP_GEMM(ep_##dtype##_gated_gemm_##act##_sm90a_t128x64c1_fewest, TYPE, 128, 6, 1, true, ACT, false)
 
 #define EP_PLAIN_ROUNDINGS(dtype, TYPE, act, ACT, R, EAGER)                                                            \
-    EP_GEMM(ep_##dtype##_gemm_##act##_sm90a_t128x128c1##R, TYPE, 128, 6, 1, false, ACT, EAGER)
+    EP_GEMM(ep_##dtype##_gemm_##act##_sm90a_t128x128c1##R, TYPE, 128, 6, 1, false, ACT, EAGER)                         \
+    EP_GEMM(ep_##dtype##_gemm_##act##_sm90a_t128x256c2##R, TYPE, 256, 4, 2, false, ACT, EAGER)
 #define EP_PLAIN(dtype, TYPE, act, ACT)                                                                                \
     EP_PLAIN_ROUNDINGS(dtype, TYPE, act, ACT, _eager, true)                                                            \
     EP_PLAIN_ROUNDINGS(dtype, TYPE, act, ACT, _fewest, false)
@@ -35,9 +36,7 @@
     EP_PLAIN(dtype, TYPE, gelu_tanh, ACT_GELU_TANH)                                                                    \
     EP_PLAIN(dtype, TYPE, gelu_erf, ACT_GELU_ERF)                                                                      \
     EP_PLAIN(dtype, TYPE, silu, ACT_SILU)                                                                              \
-    EP_PLAIN(dtype, TYPE, relu, ACT_RELU)                                                                              \
-    EP_GEMM(ep_##dtype##_gemm_none_sm90a_t128x256c2_eager, TYPE, 256, 4, 2, false, ACT_NONE, true)                     \
-    EP_GEMM(ep_##dtype##_gemm_none_sm90a_t128x256c2_fewest, TYPE, 256, 4, 2, false, ACT_NONE, false)
+    EP_PLAIN(dtype, TYPE, relu, ACT_RELU)
 
 EP_ALL(bf16, bf16_type)
 EP_ALL(f16, f16_type)
