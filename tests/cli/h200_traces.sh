@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The article's block on an H200, recorded by us in the three modes: explain, check and diff say what happened.
+# Recorded on H200s: the article's block by us in the three modes, a data-parallel training step of a small transformer (rank 1 of 2) and a
+# tensor-parallel MLP (both ranks) by torch.profiler. explain, check and diff say what happened.
 set -uo pipefail
 epi=$1
 traces=$2/../trace/h200
@@ -51,6 +52,22 @@ run 0 "$epi" diff "$traces/geglu-eager.json.gz" "$traces/geglu-tuned.json.gz"
 has 'step: 5 -> 2 kernels'
 has 'aten::mm + aten::mm + aten::gelu + aten::mul became 1 kernel'
 has 'Memsets on the device: 2 -> 0'
+
+# No gated MLP in it: gradients of a plain one have its shapes, and those scaled into a bucket, too. cuDNN's attention backward is one.
+run 0 "$epi" explain "$traces/ddp_step.json.gz"
+has 'complete: 2192 events, 1430 spans; 137 launches, 137 kernels'
+has 'Collectives run for 402.8 us; other kernels run beside 0.0 us of it, 402.8 us is exposed'
+has 'attention 8 177.3'
+grep -q 'gated MLP\|^  conv' "$out/stdout" && fail "a gradient taken for a gated MLP, or attention for a convolution"
+
+# What was queued before a recording began is on one rank more than on the other: it is not compared.
+run 0 "$epi" explain "$traces/tp_rank0.json.gz" "$traces/tp_rank1.json.gz"
+has '0 2394.8 2110.4 605.4 118.5 tp_rank0.json.gz'
+has '1 2623.4 2192.9 778.2 53.5 tp_rank1.json.gz'
+has 'Left out: work whose launch was not recorded, 3 on rank 0, 15 on rank 1.'
+has 'Rank 0 is the slowest: its device stands idle 65.0 us longer'
+has 'The others wait 172.7 us more in collectives than it does'
+has 'Collectives run for 1314 us; other kernels run beside 438.4 us of it, 875.6 us is exposed'
 
 # A guess made from each trace holds on it.
 for mode in eager compiled tuned; do

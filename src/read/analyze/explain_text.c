@@ -417,8 +417,8 @@ static void gemms(const ep_study *s, page *p) {
         else
             snprintf(sizes, sizeof sizes, "%lld,%lld,%lld %s", (long long)g->m, (long long)g->n, (long long)g->k,
                      g->dtype);
-        ep_text_printf(p->out, "  %s %-23s %6s %7.1f %7s %7s %.9s\n", ep_column_of(g->op, 13).text, sizes,
-                       COUNT(g->count), each, ep_figure_number(slow ? g->tflops * 1e3 : g->tflops, 1).text,
+        ep_text_printf(p->out, "  %s %-23s %6s %7.1f %7s %7s %.9s\n", ep_column_of(*g->op ? g->op : "?", 13).text,
+                       sizes, COUNT(g->count), each, ep_figure_number(slow ? g->tflops * 1e3 : g->tflops, 1).text,
                        ep_figure_number(g->bound_us, 1).text, g->epilogue);
     }
     more(p, shown, n);

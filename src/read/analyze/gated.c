@@ -126,11 +126,24 @@ static bool add(ep_study *s, const block *b) {
     return true;
 }
 
+/* Gradients have the same shapes: of a plain MLP act'(h) * (dy W), of a gated one dh * u, and one that is scaled into a bucket lies
+ * beside another product's. */
+static bool in_backward(const ep_study *s, uint32_t node) {
+    const ep_links *l = s->facts->links;
+    for (uint32_t up = ep_node_owner(s, &s->nodes[node]); up != EP_NO_INDEX; up = l->parent[up]) {
+        const char *name = ep_study_name(s, up);
+        if (ep_links_forward(l, up) != EP_NO_INDEX || strstr(name, "ackward") || strstr(name, "AccumulateGrad"))
+            return true;
+    }
+    return false;
+}
+
 ep_status ep_analyze_gated(ep_study *s, ep_error *err) {
     (void)err;
     for (uint32_t n = 0; n < s->node_count; n++) {
         block b;
-        if (s->nodes[n].cls != EP_CLASS_POINTWISE || !row(s, n)->known || !find_block(s, n, &b)) continue;
+        if (s->nodes[n].cls != EP_CLASS_POINTWISE || !row(s, n)->known || !find_block(s, n, &b) || in_backward(s, n))
+            continue;
         if (!add(s, &b)) return EP_ERROR_OUT_OF_MEMORY;
     }
     for (size_t i = 0; i < s->gated_count; i++) {

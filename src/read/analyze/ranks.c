@@ -14,7 +14,8 @@ typedef struct rank_sum {
     double busy_us, comm_us, own_us, window_us, idle_us, by_class[EP_CLASS_COUNT]; /* by_class: durations added up */
     const ep_study *study;
     bool host; /* no rank's device was recorded: window, collectives and own work are the host's, the rest is NaN */
-    bool renumbered; /* of the first: the traces do not tell different ranks */
+    int64_t left_out; /* pieces of work without a launch; 0 where they are counted */
+    bool renumbered;  /* of the first: the traces do not tell different ranks */
 } rank_sum;
 
 static bool is_collective(const char *region) {
@@ -41,39 +42,77 @@ static bool host_collectives(const ep_study *s, double *us) {
     return true;
 }
 
-/* The time in which a device runs work that is no collective, however many pieces at once; devices added up. */
-static bool own_union(const ep_study *s, double *us) {
-    int64_t(*spans)[2] = malloc((s->work_count + 1) * sizeof *spans), sum = 0;
+typedef enum which_work { WORK_ALL, WORK_COLLECTIVE, WORK_OWN } which_work;
+
+static bool is_launched(const ep_study *s, uint32_t event) {
+    return s->facts->links->launch[event] != EP_NO_INDEX;
+}
+
+/* The time in which a device runs such work, however many pieces at once; devices added up. *window: from the first to the last. */
+static bool work_union(const ep_study *s, which_work which, bool launched, double *us, double *window_us) {
+    int64_t(*spans)[2] = malloc((s->work_count + 1) * sizeof *spans), sum = 0, window = 0;
     if (!spans) return false;
     for (size_t d = 0; d < s->facts->device_count; d++) {
         size_t n = 0;
         for (size_t i = 0; i < s->work_count; i++) {
             uint32_t event = s->work[i].event;
+            bool collective = ep_work_class(s, &s->work[i]) == EP_CLASS_COLLECTIVE;
             if (s->trace->lanes[s->trace->lane[event]].device != s->facts->devices[d].id) continue;
-            if (ep_work_class(s, &s->work[i]) == EP_CLASS_COLLECTIVE) continue;
+            if (which != WORK_ALL && collective != (which == WORK_COLLECTIVE)) continue;
+            if (launched && !is_launched(s, event)) continue;
             spans[n][0] = s->trace->ts[event];
             spans[n++][1] = s->trace->ts[event] + s->trace->dur[event];
         }
-        sum += ep_spans_ns(spans, ep_spans_merge(spans, n));
+        size_t merged = ep_spans_merge(spans, n);
+        sum += ep_spans_ns(spans, merged);
+        if (merged) window += spans[merged - 1][1] - spans[0][0];
     }
     *us = (double)sum * 1e-3;
+    *window_us = (double)window * 1e-3;
     free(spans);
     return true;
 }
 
-static bool sum_of(const ep_study *s, size_t index, rank_sum *r) {
+static size_t count_launched(const ep_study *s) {
+    size_t n = 0;
+    for (size_t i = 0; i < s->work_count; i++) n += is_launched(s, s->work[i].event);
+    return n;
+}
+
+/* Recordings of ranks do not begin at the same work: what was queued before has no launch in there, on one rank more than on
+ * another. So where launches are recorded, their work alone is compared. */
+static bool by_launch(ep_study *const *studies, size_t count) {
+    bool some = false;
+    for (size_t i = 0; i < count; i++) {
+        size_t n = count_launched(studies[i]), all = studies[i]->work_count;
+        if (2 * n < all || !n) return false;
+        some = some || n < all;
+    }
+    return some;
+}
+
+static bool sum_of(const ep_study *s, size_t index, bool launched, rank_sum *r) {
+    double window;
     memset(r, 0, sizeof *r);
     r->study = s;
     r->rank = s->trace->rank >= 0 ? s->trace->rank : (int64_t)index;
     for (size_t i = 0; i < s->work_count; i++)
-        r->by_class[ep_work_class(s, &s->work[i])] += (double)s->trace->dur[s->work[i].event] * 1e-3;
+        if (!launched || is_launched(s, s->work[i].event))
+            r->by_class[ep_work_class(s, &s->work[i])] += (double)s->trace->dur[s->work[i].event] * 1e-3;
+    if (launched) {
+        r->left_out = (int64_t)(s->work_count - count_launched(s));
+        if (!work_union(s, WORK_ALL, true, &r->busy_us, &window)) return false;
+        r->idle_us = window - r->busy_us;
+        if (!work_union(s, WORK_COLLECTIVE, true, &r->comm_us, &window)) return false;
+        return work_union(s, WORK_OWN, true, &r->own_us, &window);
+    }
     for (size_t i = 0; i < s->facts->device_count; i++) {
         const ep_device_fact *d = &s->facts->devices[i];
         r->busy_us += (double)d->busy_ns * 1e-3;
         r->idle_us += (double)(d->span_ns - d->busy_ns) * 1e-3;
     }
     r->comm_us = (double)s->comm_ns * 1e-3;
-    return own_union(s, &r->own_us);
+    return work_union(s, WORK_OWN, false, &r->own_us, &window);
 }
 
 /* The class in which `slow` works longest beyond the mean of the others. */
@@ -114,11 +153,11 @@ static bool renumber(rank_sum *list, size_t count) {
 
 static rank_sum *sums(ep_study *const *studies, size_t count) {
     rank_sum *list = malloc(count * sizeof *list);
-    bool host = true, ok = true;
+    bool host = true, ok = true, launched = by_launch(studies, count);
     for (size_t i = 0; i < count; i++) host = host && !studies[i]->facts->health.device_recorded;
     for (size_t i = 0; list && i < count; i++) {
         const ep_facts *f = studies[i]->facts;
-        ok = ok && sum_of(studies[i], i, &list[i]);
+        ok = ok && sum_of(studies[i], i, launched, &list[i]);
         list[i].host = host;
         if (!host) continue;
         list[i].busy_us = list[i].idle_us = NAN;
@@ -208,6 +247,19 @@ ep_status ep_ranks_text(ep_study *const *studies, size_t count, int width_in, ep
                        ep_cut(file_name(studies[i]->label), 20, name, sizeof name));
     }
     sentence(ranks, count, slowest(ranks, count), line, sizeof line);
+    ep_text left = {0};
+    for (size_t i = 0; i < count; i++)
+        if (ranks[i].left_out)
+            ep_text_printf(&left, "%s%lld on rank %lld", left.len ? ", " : "", (long long)ranks[i].left_out,
+                           (long long)ranks[i].rank);
+    if (left.len) {
+        ep_text_add(&left, ".");
+        ep_text all = {0};
+        ep_text_printf(&all, "Left out: work whose launch was not recorded, %s", ep_text_str(&left));
+        ep_paragraph(out, "  ", 2, width, ep_text_str(&all));
+        ep_text_free(&all);
+    }
+    ep_text_free(&left);
     if (ranks[0].renumbered)
         ep_paragraph(
             out, "  ", 2, width,
