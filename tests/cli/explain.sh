@@ -67,6 +67,7 @@ bad --window x "$traces/explain/rank0.json"
 bad --machine "$tmp/no.machine" "$traces/explain/rank0.json"
 bad --nothing
 printf '[1/2] a log of something else\n' >"$tmp/log"
+bad --region x "$traces/small/begin_end_device.json" # whose one region has no name
 bad --region x "$tmp/log"
 grep -q "no span events" "$tmp/err" || fail "a region of no trace: $(cat "$tmp/err")"
 "$epi" explain --region "ProfilerStep#3" "$eager" >"$tmp/out" || fail "a step by its region's name"

@@ -46,6 +46,7 @@ static void close_op(attribution *a) {
     ep_op_fact *fact = &a->f->ops[a->of[t->name[o->row]] - 1];
     int64_t self = t->dur[o->row] - o->inner_ns;
     fact->self_ns += self;
+    if (self > fact->longest_self_ns) fact->longest_self_ns = self;
     if (a->f->health.device_recorded && a->f->op_kernels[o->row] == 0) {
         fact->views++;
         fact->view_self_ns += self;

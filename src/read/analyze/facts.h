@@ -59,6 +59,7 @@ typedef struct ep_region_fact {
 typedef struct ep_op_fact { /* by name */
     const char *name;
     int64_t count, self_ns, total_ns, device_ns, kernels, self_kernels;
+    int64_t longest_self_ns;     /* of one instance */
     int64_t views, view_self_ns; /* instances that launched no kernel, and their self time */
     int64_t idle, idle_self_ns;  /* of these the ones without a copy or memset on the device either */
     /* Backward ops of it or of the ops in it; host time of the whole, its device time and kernels. */

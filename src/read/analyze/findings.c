@@ -44,6 +44,20 @@ static void name_overlaps(ep_study *s) {
     }
 }
 
+/* The op with the most time of its own, where the host alone ran; a first call that sets something up is told apart. */
+static void host_time(ep_study *s) {
+    const ep_op_fact *o = s->facts->op_count ? &s->facts->ops[0] : NULL;
+    int64_t all = 0;
+    for (size_t i = 0; i < s->facts->op_count; i++) all += s->facts->ops[i].self_ns;
+    if (!o || all <= 0) return;
+    bool one = o->count > 1 && o->longest_self_ns * 2 > o->self_ns;
+    ep_study_finding(s, "host_time", FIRST * 0.1,
+                     ep_study_printf(s, "%s takes %s of the ops' time on the host: %s in %s call%s%s%s.", o->name,
+                                     SHARE((double)o->self_ns / (double)all), US((double)o->self_ns * 1e-3),
+                                     COUNT(o->count), o->count == 1 ? "" : "s", one ? "; one call alone takes " : "",
+                                     one ? US((double)o->longest_self_ns * 1e-3) : ""));
+}
+
 static void health_findings(ep_study *s) {
     const ep_health *h = &s->facts->health;
     if (!h->device_recorded && h->launches > 0)
@@ -60,18 +74,11 @@ static void health_findings(ep_study *s) {
                          ep_study_printf(s, "No op, no region and no kernel is in the trace: %s span%s of other kinds.",
                                          COUNT(h->span_events), h->span_events == 1 ? "" : "s"));
     else if (h->span_events && !h->device_recorded && h->launches == 0) {
-        const ep_op_fact *o = s->facts->op_count ? &s->facts->ops[0] : NULL;
-        int64_t all = 0;
-        for (size_t i = 0; i < s->facts->op_count; i++) all += s->facts->ops[i].self_ns;
         ep_study_finding(
             s, "host_only", FIRST,
             ep_study_printf(s, "No device events and no launches: this ran on the host, or the host alone was "
                                "recorded. The times below are the host's; kernels and fusion are not known."));
-        if (o && all > 0)
-            ep_study_finding(s, "host_time", FIRST * 0.1,
-                             ep_study_printf(s, "%s takes %s of the ops' time on the host: %s in %s call%s.", o->name,
-                                             SHARE((double)o->self_ns / (double)all), US((double)o->self_ns * 1e-3),
-                                             COUNT(o->count), o->count == 1 ? "" : "s"));
+        host_time(s);
     }
     if (h->device_recorded && (h->launches_without_kernel || h->kernels_without_launch))
         ep_study_finding(

@@ -45,7 +45,7 @@ static bool is_step(slice name) {
 }
 
 static void note_name(kineto_cut *c, slice name) {
-    if (c->names_count >= 8 || name.n > 60) return;
+    if (c->names_count >= 8 || !name.n || name.n > 60) return;
     char text[64];
     memcpy(text, name.s, name.n);
     text[name.n] = 0;

@@ -101,7 +101,13 @@ static bool looks_like_number(slice v) {
 
 static void set_time(raw_event *e, slice v, int64_t *value, bool *has) {
     *has = time_ns(v, value);
-    if (!*has && looks_like_number(v)) e->wild_time = true;
+    if (*has || !looks_like_number(v)) return;
+    /* A span that was open when the recording stopped: Kineto 1.13 writes 0 - its start, which no nanoseconds hold. */
+    *has = value == &e->dur && v.s[0] == '-';
+    if (*has)
+        *value = -1;
+    else
+        e->wild_time = true;
 }
 
 void kineto_set_field(raw_event *e, kineto_field field, slice v, bool string) {

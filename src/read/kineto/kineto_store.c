@@ -210,7 +210,11 @@ static ep_status store_row(kineto_reader *r, ep_event_kind kind, uint32_t catego
     if (e->has_sequence && kind == EP_EVENT_OP && !ep_trace_sequence(t, e->sequence, e->forward_thread))
         return no_memory(r);
     if (kind == EP_EVENT_META) store_meta(r, lane);
-    if (e->phase == 'B' && e->has_ts && !open_begin(r, row, lane)) return no_memory(r);
+    if (e->phase == 'B' && e->has_ts) {
+        /* An E may name no category, device or stream: the two are of one (pid, tid). */
+        uint32_t thread = on_device(kind) ? ep_trace_lane(t, t->lanes[lane].pid, t->lanes[lane].tid, -1, -1) : lane;
+        if (thread == EP_NO_INDEX || !open_begin(r, row, thread)) return no_memory(r);
+    }
     return EP_OK;
 }
 
@@ -223,14 +227,14 @@ ep_status kineto_store(kineto_reader *r) {
     if (category == UINT32_MAX) return no_memory(r);
     ep_event_kind kind = kind_of(r, category, e->phase);
     if (kind < EP_EVENT_OTHER_SPAN) r->saw_kineto = true;
+    if (e->has_dur && e->dur < 0) {
+        if (!looking && !ep_trace_repair(t, "negative_dur", e->offset)) return no_memory(r);
+        e->dur = 0;
+    }
     if (impossible(e)) {
         if (looking) return EP_OK;
         t->skipped++;
         return ep_trace_repair(t, "impossible_time", e->offset) ? EP_OK : no_memory(r);
-    }
-    if (e->has_dur && e->dur < 0) {
-        if (!looking && !ep_trace_repair(t, "negative_dur", e->offset)) return no_memory(r);
-        e->dur = 0;
     }
     if (!looking && e->phase == 'X' && !(e->has_ts && e->has_dur) && !ep_trace_repair(t, "untimed_span", e->offset))
         return no_memory(r);

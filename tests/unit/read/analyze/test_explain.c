@@ -147,6 +147,11 @@ static void test_host_alone(void **state) {
     assert_non_null(strstr(ep_report_json(r), "\"partial\": false"));
     assert_non_null(strstr(ep_report_json(r), "\"views\": []"));
     ep_report_destroy(r);
+    r = explain(EP_TEST_DIR "/trace/explain/first_call.json"); /* what one call does is not what each does */
+    static const char *const first[] = {"aten::mm takes 91.0 % of the ops' time on the host: 910.0 us in 2 calls; one "
+                                        "call alone takes 900.0 us."};
+    must_hold(ep_report_text(r), first, 1);
+    ep_report_destroy(r);
 }
 
 /* Launches without any device event: no op is said to launch nothing, no fusion is told. */

@@ -128,6 +128,13 @@ static void test_times(void **state) {
     assert_int_equal(p.f->links->parent[1], 0);
     assert_int_equal(p.f->health.events, 6);
     close_one(p);
+    p = open_one("small/begin_end_device"); /* an E may say neither device nor stream, and no category */
+    assert_int_equal(p.f->health.kernels, 1);
+    assert_int_equal(p.f->device_count, 1);
+    assert_int_equal(p.f->devices[0].memsets, 1);
+    assert_int_equal(p.f->devices[0].busy_ns, 7000);
+    assert_int_equal(p.t->skipped, 0);
+    close_one(p);
 }
 
 static void test_top(void **state) {

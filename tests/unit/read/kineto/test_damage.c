@@ -59,7 +59,7 @@ static const struct {
     {"damage/broken_tail.json", "2 rows, 0 skipped, cut: broken_tail 1 @258", "aten::end"},
     {"damage/trailing_data.json", "2 rows, 0 skipped: trailing_data 1 @269", "aten::end"},
     {"damage/seam.json", "1 rows, 0 skipped: trailing_data 1 @141", "aten::ok"},
-    {"damage/negative_dur.json", "3 rows, 0 skipped: negative_dur 1 @139", "k"},
+    {"damage/negative_dur.json", "4 rows, 0 skipped: negative_dur 2 @139", "never_closed"},
     {"damage/impossible_time.json", "2 rows, 3 skipped: impossible_time 3 @139", "aten::end"},
     {"damage/unpaired.json", "3 rows, 1 skipped: unpaired_end 1 @215; unpaired_begin 1 @139", "open"},
     {"damage/not_utf8_key.json", "3 rows, 0 skipped: invalid_utf8 1 @238", "aten::a"},
