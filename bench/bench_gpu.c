@@ -139,7 +139,7 @@ static const char *const modes[] = {"eager", "compiled", "tuned"};
 /* The three modes one after the other, several times over, each after a rest and then for 30 ms: what comes last in a list finds
  * a card that is warm. */
 static void by_turns(operands *o, const char *kind, int64_t m, int64_t dim, int64_t hidden) {
-    enum { ROUNDS = 7 };
+    enum { ROUNDS = 5 };
     double us[EP_MODE_COUNT][2][ROUNDS];
     for (int round = 0; round < ROUNDS; round++)
         for (int mode = 0; mode < EP_MODE_COUNT; mode++) {

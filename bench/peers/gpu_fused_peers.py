@@ -2,12 +2,13 @@
 """The strongest public fused kernels on the GPU, at the shapes of docs/gpu.md: quack-kernels' gemm_gated (gate and up in one
 product, activation in its epilogue) and its gemm for down.
 
-    PYTHONPATH=SITE gpu_fused_peers.py [--seconds N] [--no-quack] [--short] [--mlp] [--shapes M,DIM,HIDDEN ...]
+    PYTHONPATH=SITE gpu_fused_peers.py [--seconds N] [--no-quack] [--turns] [--mlp] [--shapes M,DIM,HIDDEN ...]
 
 SITE holds quack-kernels and nvidia-cutlass-dsl, installed with `pip install --target SITE` (its .pth file is not read there, so
 that folder is added here). Each shape is measured with the default tiles and, as long as the time lasts, with its own
 autotuning; torch eager, torch.compile and, where it is found, Liger are measured beside it (--autotune: torch's max-autotune, too;
---no-quack: without it; --mlp: blocks without a gate, of torch alone; --short: "us" alone). "script_us" is what a
+--no-quack: without it; --mlp: blocks without a gate, of torch alone; --turns: the peers of a shape one after
+the other, five times over, as `bench_gpu turns` does). "script_us" is what a
 graph of 10 (50 where they are short) takes a forward, the median of seven after a second's rest, "us" is the median of 15 times 20 CUDA graph replays in a row, "rested_us" of five bursts of 3 ms after 0.2 s of rest each,
 "long_us" the mean of 0.3 s after 0.15 s of the same; "host_us" is the least of bursts of eager calls; "off" the norm of the
 difference to torch's eager block in float32 over that block's norm. One JSON line a measurement."""
@@ -26,7 +27,7 @@ SHAPES = ["8192,768,3072", "8192,2048,16384", "8192,4096,14336", "1024,2048,1638
           "1,2048,16384", "1,768,3072"]
 
 
-SHORT = False
+WAITING = None  # by turns: graphs of a shape's peers
 
 
 class Late(Exception):
@@ -67,17 +68,41 @@ def load_liger():
     return LigerGELUMulFunction.apply
 
 
-def in_a_row(graph):
+def capture(call, reps):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(reps):
+            call()
+    return graph
+
+
+def burst(graph, n):
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    times = []
-    for _ in range(15):
-        start.record()
-        for _ in range(20):
-            graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end) * 1e3 / 20)
-    return statistics.median(times)
+    start.record()
+    for _ in range(n):
+        graph.replay()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) * 1e3 / n
+
+
+def by_turns():
+    """What comes last in a list finds a warm card, so each peer has its turn, after 0.1 s of rest: 3 ms, then 30 ms after 30."""
+    times = {name: ([], []) for name, _, _ in WAITING}
+    for _ in range(5):
+        for name, graph, _ in WAITING:
+            time.sleep(0.1)
+            burst(graph, 3)
+            about = burst(graph, 10)
+            time.sleep(0.1)
+            burst(graph, 3)
+            times[name][0].append(burst(graph, 1 + int(3e3 / about)))
+            burst(graph, 1 + int(30e3 / about))
+            times[name][1].append(burst(graph, 1 + int(30e3 / about)))
+    for name, _, row in WAITING:
+        rested, in_a_row = (round(statistics.median(t), 2) for t in times[name])
+        print(json.dumps({**row, "rested_us": rested, "row_us": in_a_row}), flush=True)
+    WAITING.clear()
 
 
 def graph_us(call, reps):
@@ -86,16 +111,7 @@ def graph_us(call, reps):
         for _ in range(3):
             call()
     torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        call()
-    if SHORT:
-        graph.replay()
-        return {"us": round(in_a_row(graph), 2)}
-    some = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(some):
-        for _ in range(reps):
-            call()
+    graph, some = capture(call, 1), capture(call, reps)
     time.sleep(1)
     for _ in range(3):
         graph.replay()
@@ -107,24 +123,14 @@ def graph_us(call, reps):
         at[i + 1].record()
     at[7].synchronize()
     script = statistics.median(at[i].elapsed_time(at[i + 1]) for i in range(7)) * 1e3 / reps
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    us = in_a_row(graph)
-
-    def burst(n):
-        start.record()
-        for _ in range(n):
-            graph.replay()
-        end.record()
-        end.synchronize()
-        return start.elapsed_time(end) * 1e3 / n
-
+    us = statistics.median(burst(graph, 20) for _ in range(15))
     rested = []
     for _ in range(5):
         time.sleep(0.2)
-        rested.append(burst(max(1, int(3000 / us))))
-    burst(max(1, int(150e3 / us)))
+        rested.append(burst(graph, max(1, int(3000 / us))))
+    burst(graph, max(1, int(150e3 / us)))
     begin = time.time() % 86400
-    longer = burst(max(1, int(300e3 / us)))
+    longer = burst(graph, max(1, int(300e3 / us)))
     return {"script_us": round(script, 2), "us": round(us, 2), "rested_us": round(statistics.median(rested), 2),
             "long_us": round(longer, 2), "long_from": round(begin, 2), "long_to": round(time.time() % 86400, 2)}
 
@@ -144,10 +150,16 @@ def host_us(call):
 def measure(name, call, expected, shape, **more):
     y = call().float()
     off = ((y - expected).norm() / expected.norm()).item()
-    row = {"peer": name, "m": shape[0], "dim": shape[1], "hidden": shape[2],
-           **graph_us(call, 10 if shape[0] * shape[1] * shape[2] > 1 << 36 else 50),
-           "host_us": round(host_us(call), 1), "off": float(f"{off:.2e}"), **more}
-    print(json.dumps(row), flush=True)
+    row = {"peer": name, "m": shape[0], "dim": shape[1], "hidden": shape[2], "off": float(f"{off:.2e}"), **more}
+    if WAITING is not None:
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            call()
+        torch.cuda.synchronize()
+        WAITING.append((name, capture(call, 1), row))
+        return
+    row.update(graph_us(call, 10 if shape[0] * shape[1] * shape[2] > 1 << 36 else 50))
+    print(json.dumps({**row, "host_us": round(host_us(call), 1)}), flush=True)
 
 
 def one_shape(gemm, gemm_gated, liger, shape, tuned, autotune, mlp):
@@ -201,14 +213,14 @@ def main():
     p.add_argument("--no-quack-autotune", action="store_true")
     p.add_argument("--no-quack", action="store_true")
     p.add_argument("--mlp", action="store_true")
-    p.add_argument("--short", action="store_true")
+    p.add_argument("--turns", action="store_true")
     p.add_argument("--shapes", nargs="*", default=SHAPES)
     a = p.parse_args()
     end = time.monotonic() + a.seconds
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     begin = time.perf_counter()
-    global SHORT
-    SHORT = a.short
+    global WAITING
+    WAITING = [] if a.turns else None
     gemm, gemm_gated = (None, None) if a.no_quack or a.mlp else load_quack()
     liger = load_liger()
     print(json.dumps({"import_s": round(time.perf_counter() - begin, 1), "device": torch.cuda.get_device_name(),
@@ -223,6 +235,8 @@ def main():
             signal.alarm(int(left))
             try:
                 one_shape(gemm, gemm_gated, liger, [int(v) for v in text.split(",")], tuned, a.autotune, a.mlp)
+                if WAITING:
+                    by_turns()
             except Late:
                 print(json.dumps({"out of time": text, "tuned": tuned}), flush=True)
             except Exception as e:  # noqa: BLE001: what a peer cannot do is a line of the table

@@ -53,7 +53,7 @@ static int width_log2(int count, const ep_tensor *const *t, const int64_t *rows,
     return 0;
 }
 
-/* Makes dense what no row stride describes; returns in list[] what to read. */
+/* What no row stride describes, made dense. */
 static ep_status dense_copy(ep_backend *b, const ep_tensor *t, ep_tensor *made, ep_storage **keep, ep_error *err) {
     EP_TRY(cuda_storage_create(cuda_of(b), (size_t)t->numel * ep_dtype_size(t->dtype), err, keep));
     *made = *t;

@@ -42,6 +42,7 @@ static bool open_timing(cuda_state *s) {
     bool idle = t->base && s->cu->stream_sync(s->stream) == 0;
     int64_t before = ep_clock_ns();
     if (!idle || s->cu->event_record(t->base, s->stream) != 0 || s->cu->event_sync(t->base) != 0) {
+        if (t->base) s->cu->event_destroy(t->base);
         free(t);
         return false;
     }
@@ -91,7 +92,7 @@ static void deliver(cuda_state *s, const ep_probe *p, const timed_launch *l) {
                          .what = "kernel",
                          .correlation = l->correlation,
                          .device = s->index,
-                         .stream = 7,
+                         .stream = 7, /* as traces show a process's first: the driver tells none */
                          .flops = l->launch.flops,
                          .bytes_read = l->launch.bytes_read,
                          .bytes_written = l->launch.bytes_written,

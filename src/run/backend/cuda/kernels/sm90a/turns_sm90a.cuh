@@ -1,4 +1,5 @@
-/* The gated product for sm_90a with warpgroups in turns, for results that are not handed over (rounding `fewest`).
+/* Products for sm_90a with warpgroups in turns: gated ones whose results are not handed over (rounding `fewest`), plain ones with
+ * an activation or a residual.
  *
  * Bound: tensor cores and the card's power, as gemm_sm90a.cuh. There both consumer warpgroups work at one tile and end it at
  * nearly the same time, so the tensor cores wait for the epilogue (70 % busy at k = 768). Here each has a tile of 128 rows of
