@@ -174,6 +174,8 @@ ep_status kineto_top_finish(kineto_reader *r);
 /* sniff.c: says what a file is that is no trace; EP_OK if it may be one. */
 ep_status kineto_sniff(const char *data, size_t size, ep_error *err); /* `data`: behind a byte order mark */
 ep_status kineto_no_events(const kineto_reader *r);
+/* A trace with events of which none is Kineto's: refused with its writer and its categories. */
+ep_status kineto_foreign_viewer(const kineto_reader *r);
 
 /* cut.c */
 ep_status kineto_cut_begin(kineto_reader *r);

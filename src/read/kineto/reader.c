@@ -192,11 +192,7 @@ static ep_status finish(kineto_reader *r) {
     if (r->events == 0 && r->trace->skipped)
         return ep_fail(r->err, EP_ERROR_FORMAT, "none of the %lld members of the list is an event of a trace",
                        (long long)r->trace->skipped);
-    if (r->events && !r->saw_kineto && !r->saw_schema && !r->trace->is_ours)
-        return ep_fail(r->err, EP_ERROR_FORMAT,
-                       "this is a trace for Chrome's viewer, but none of its %lld events is one that torch.profiler "
-                       "writes",
-                       (long long)r->events);
+    if (r->events && !r->saw_kineto && !r->saw_schema && !r->trace->is_ours) return kineto_foreign_viewer(r);
     return EP_OK;
 }
 

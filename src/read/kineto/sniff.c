@@ -87,6 +87,8 @@ ep_status kineto_no_events(const kineto_reader *r) {
          "this is a graph with nodes, such as PyTorch's execution trace; a profiler trace with traceEvents "
          "is wanted"},
         {"\"samples\"", "this is a sampled CPU profile, not a trace that torch.profiler wrote"},
+        {"\"device_traces\"", "this is a snapshot of PyTorch's memory; a profiler trace with traceEvents is wanted"},
+        {"\"ph\"", "this is one event, or one a line; a trace has them in a list: [{...}, {...}]"},
     };
     const char *keys = r->schema.data ? r->schema.data : "";
     for (size_t i = 0; i < sizeof tools / sizeof *tools; i++)
@@ -94,4 +96,65 @@ ep_status kineto_no_events(const kineto_reader *r) {
     if (r->saw_no_list)
         return ep_fail(r->err, EP_ERROR_FORMAT, "\"traceEvents\" is no list here, so this is no profiler trace");
     return ep_fail(r->err, EP_ERROR_FORMAT, "this JSON has no \"traceEvents\", so it is no profiler trace");
+}
+
+/* Whose trace for Chrome's viewer is it, by a text that only this tool's traces hold? A process is named, or a key stands
+ * beside the events, or an event has the name. */
+static const char *writer_of(const ep_trace *t) {
+    static const struct {
+        const char *text, *writer;
+    } writers[] = {
+        {"/job:localhost/", "TensorFlow's timeline"},
+        {"/device:", "XLA's profiler (JAX or TensorFlow)"},
+        {"/host:CPU", "XLA's profiler (JAX or TensorFlow)"},
+        {"\"viztracer_metadata\"", "VizTracer"},
+        {"ExecuteCompiler", "clang (-ftime-trace)"},
+        {"model_loading_uri", "ONNX Runtime"},
+        {"\"systemTraceEvents\"", "Chrome"},
+        {"TaskQueueManager", "Chrome"},
+    };
+    for (size_t i = 0; i < sizeof writers / sizeof *writers; i++) {
+        size_t n = strlen(writers[i].text);
+        if (t->schema && strstr(ep_trace_text(t, t->schema), writers[i].text)) return writers[i].writer;
+        for (uint32_t k = 0; k < t->strings.count; k++)
+            if (t->strings.len[k] >= n && memcmp(t->strings.text[k], writers[i].text, n) == 0) return writers[i].writer;
+    }
+    return NULL;
+}
+
+enum { CATEGORIES = 4, CATEGORY_BYTES = 32 };
+
+/* "'toplevel', 'v8' and others": of the events' categories the first ones. */
+static void add_categories(const ep_trace *t, ep_text *out) {
+    uint32_t seen[CATEGORIES];
+    size_t count = 0;
+    for (size_t row = 0; row < t->count; row++) {
+        uint32_t category = t->category[row];
+        if (!*ep_trace_text(t, category)) continue;
+        size_t i = 0;
+        while (i < count && seen[i] != category) i++;
+        if (i < count) continue;
+        if (count == CATEGORIES) {
+            ep_text_add(out, " and others");
+            return;
+        }
+        seen[count++] = category;
+        ep_text_printf(out, "%s'%.*s'", count == 1 ? "" : ", ", CATEGORY_BYTES, ep_trace_text(t, category));
+    }
+    if (count == 0) ep_text_add(out, "none");
+}
+
+ep_status kineto_foreign_viewer(const kineto_reader *r) {
+    const char *writer = writer_of(r->trace);
+    ep_text categories = {0};
+    add_categories(r->trace, &categories);
+    bool one = r->events == 1;
+    ep_status status = ep_fail(
+        r->err, EP_ERROR_FORMAT,
+        "this is a trace for Chrome's viewer%s%s%s, not of torch.profiler: it lacks the categories that mark ops "
+        "and kernels (cpu_op, kernel, ...); its %lld event%s %s %s",
+        writer ? " that " : "", writer ? writer : "", writer ? " wrote" : "", (long long)r->events, one ? "" : "s",
+        one ? "has" : "have", ep_text_str(&categories));
+    ep_text_free(&categories);
+    return status;
 }
