@@ -16,9 +16,12 @@ printf 'region mlp_fwd\n memsets = 0\n kernels = 5\n' >"$out/g.guess"
 # A name that would end the script element, and one that would open another.
 cat >"$out/odd.json" <<'JSON'
 {"traceEvents":[{"ph":"X","cat":"cpu_op","name":"</script><script>document.title='owned'</script><!--","pid":1,"tid":1,"ts":1,"dur":5},
-{"ph":"X","cat":"cpu_op","name":"b","pid":1,"tid":1,"ts":3,"dur":9}]}
+{"ph":"X","cat":"cpu_op","name":"b","pid":1,"tid":1,"ts":3,"dur":9},
 JSON
-printf 'ops = 2\n' >"$out/odd.guess"
+# A name of templates, longer than a table's cell shows, and none at all.
+printf '{"ph":"X","cat":"cpu_op","name":"%0300d","pid":1,"tid":1,"ts":20,"dur":5},
+{"ph":"X","cat":"cpu_op","name":"","pid":1,"tid":1,"ts":30,"dur":5}]}' 7 >>"$out/odd.json"
+printf 'ops = 4\n' >"$out/odd.guess"
 "$epi" check "$out/odd.guess" "$out/odd.json" --report "$out/odd.html" >/dev/null || fail "check --report of odd names"
 [ "$(grep -c '<script' "$out/odd.html")" = 2 ] || fail "a name got out of its script element"
 grep -qE 'https?://' "$out/two.html" && fail "the page names an address"
@@ -54,6 +57,10 @@ for page in two odd big; do
     grep -q '<canvas' "$out/dom" || { echo "report.sh: skipped the browser's part: $browser gave no page"; exit 0; }
     result=$(grep -o '<pre id="selftest-result">[^<]*' "$out/dom" | sed 's/^[^>]*>//')
     echo "report.sh: $page $result"
+    if [ "$page" = odd ]; then
+        grep -q '<summary>0*.</summary>0*7</details>' "$out/dom" || fail "a long name is not folded"
+        grep -q '>""<' "$out/dom" || fail "a name that is empty can't be seen"
+    fi
     grep -q '<title>selftest ok</title>' "$out/dom" || fail "the page's own test failed: $page"
 done
 echo "report.sh: ok"

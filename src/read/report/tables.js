@@ -23,6 +23,13 @@ const bytes = v => {
 };
 const plain = v => v instanceof Node ? v.textContent : v === null || v === undefined ? '' : Array.isArray(v) ? v.map(plain).join(', ') : typeof v === 'object' ? JSON.stringify(v) : String(v);
 
+// A kernel's name of C++ templates fills a page: its start is enough until it is asked for. A name may also be empty.
+const NAME_LENGTH = 140;
+function nameNode(text, first) {
+  if (text.length <= NAME_LENGTH) return document.createTextNode(text === '' && first ? '""' : text);
+  return make('details', {class: 'long'}, make('summary', {text: text.slice(0, NAME_LENGTH - 20) + '\u2026'}), text);
+}
+
 // columns: [key or function, head, format]; a format makes the column one of numbers.
 function table(caption, columns, rows, most) {
   const value = (row, c) => typeof c[0] === 'function' ? c[0](row) : row[c[0]];
@@ -32,6 +39,7 @@ function table(caption, columns, rows, most) {
     const v = value(row, c), text = c[2] ? c[2](v) : plain(v);
     const cell = make(k === 0 ? 'th' : 'td', {class: c[2] ? 'n' : 'name', text});
     if (v instanceof Node) cell.replaceChildren(v);
+    else if (!c[2]) cell.replaceChildren(nameNode(text, k === 0));
     if (k === 0) { cell.scope = 'row'; cell.style.fontWeight = 'normal'; }
     if (c[3]) cell.classList.add(c[3](v));
     return cell;

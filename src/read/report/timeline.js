@@ -4,7 +4,8 @@
 
 const KIND_NAMES = ['op', 'region', 'runtime call', 'kernel', 'copy', 'fill', 'region on the device', 'sync', 'overhead',
                     'python', 'compile', 'other device', 'profiler', 'span'];
-const ROW = 18, GAP = 6, HEAD = 26, LABEL = 168;
+const ROW = 18, GAP = 6, HEAD = 26, WIDE_LABEL = 168, NARROW_LABEL = 112;
+let LABEL = WIDE_LABEL; // the width of the lanes' names
 
 function unpack(text, Type) {
   const raw = atob(text), bytes = new Uint8Array(raw.length);
@@ -132,6 +133,7 @@ function makeTimeline(canvas, onChoose) {
   function resize() {
     const ratio = window.devicePixelRatio || 1;
     s.width = Math.max(320, canvas.parentElement.clientWidth || 800);
+    LABEL = s.width < 600 ? NARROW_LABEL : WIDE_LABEL;
     s.height = Math.min(s.trace ? s.trace.height : 200, Math.max(220, Math.round(window.innerHeight * 0.6)));
     canvas.style.height = s.height + 'px';
     canvas.width = Math.round(s.width * ratio);
