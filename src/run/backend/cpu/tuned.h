@@ -62,11 +62,13 @@ typedef struct ep_tile {
 } ep_tile;
 typedef void (*ep_tile_fn)(const ep_tile *t);
 
-/* A block of k for the row tiles of a panel in one go: what acc does tile by tile, without a pause between tiles. Between
- * its products it finishes rows of the panel before: act(gate) * up from the table, or plain results without activation. */
+/* Blocks of k for the row tiles of a panel in one go: what acc does tile by tile, without a pause between tiles or blocks.
+ * Between its products it finishes rows of the panel before: act(gate) * up from the table, or plain results without
+ * activation. */
 enum { EP_RING = 4 };
 typedef struct ep_sweep {
     int64_t tiles, chunks; /* row tiles of more than half of mr rows */
+    int64_t blocks;        /* of equal chunks, one after the other over all tiles: chunks * i / blocks to * (i + 1) */
     const char *a, *b;
     int64_t a_tile, a_row, a_chunk; /* bytes between row tiles of x, rows of a tile, chunks of a row */
     float *c;                       /* tile after tile of sums */
@@ -74,14 +76,16 @@ typedef struct ep_sweep {
      * `done` is then the first of these tiles. */
     float *ring;
     bool first;
-    const char *ahead; /* fetched: `lines` cache lines a chunk, tile after tile */
+    /* Weights are fetched a block ahead, `lines` cache lines a chunk, tile after tile; during the last block those at
+     * `ahead`, or none. */
+    const char *ahead;
     int lines;
-    const char *more; /* fetched too, x of the next part of k: more_bytes of each tile, more_tile apart; not NULL */
-    int64_t more_tile, more_bytes;
+    const char *more; /* fetched too, x of the next part of k: more_lines of each tile, more_tile apart; not NULL */
+    int64_t more_tile, more_lines;
     const ep_tile *done; /* the first of as many row tiles of sums; NULL: none */
     bool pair;
-    int64_t done_tile;   /* bytes between row tiles of its result */
-    int row0, row1, end; /* rows of a tile that are finished now; of the last tile those before `end` */
+    int64_t done_tile; /* bytes between row tiles of its result */
+    int end;           /* rows of the last tile that are finished; of the others all */
 } ep_sweep;
 typedef void (*ep_sweep_fn)(const ep_sweep *s);
 

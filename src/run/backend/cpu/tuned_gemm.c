@@ -345,19 +345,18 @@ static void fetch_part(const job *j, const desk *d, ep_sweep *s, int64_t sweep, 
     int64_t lines = d->next_chunks * j->row->mr * j->row->a_bytes / 64, from = lines * sweep / sweeps;
     s->more = d->next_x + from * 64;
     s->more_tile = s->a_tile;
-    s->more_bytes = (lines * (sweep + 1) / sweeps - from) * 64;
+    s->more_lines = lines * (sweep + 1) / sweeps - from;
 }
 
-/* What a sweep finishes: rows of `done` and of the row tiles behind it, the i-th part of so many. */
-static void finish_in(const job *j, ep_sweep *s, const ep_tile *done, int64_t rows, int64_t i, int64_t parts) {
+/* What a sweep finishes: rows of `done` and of the row tiles behind it. */
+static void finish_in(const job *j, ep_sweep *s, const ep_tile *done, int64_t rows) {
     const ep_tuned_row *r = j->row;
     s->done = done, s->pair = j->w->pair;
     s->done_tile = j->call->out_packed ? ceil_div(j->w->n, r->chunk_k) * r->mr * r->a_bytes : r->mr * done->out_row;
-    s->row0 = (int)(r->mr * i / parts), s->row1 = (int)(r->mr * (i + 1) / parts);
     s->end = (int)min64(r->mr, rows - (s->tiles - 1) * r->mr);
 }
 
-/* As sum_panel, all row tiles in one go for each block of k, and the panel before finished meanwhile. */
+/* As sum_panel, all row tiles and blocks of k in one go, and the panel before finished meanwhile. */
 static void sweep_panel(const job *j, desk *d, int64_t m0, int64_t rows, int64_t panel, int pack, int64_t chunk0,
                         int64_t chunks, float *sums) {
     const ep_tuned_row *r = j->row;
@@ -369,23 +368,24 @@ static void sweep_panel(const job *j, desk *d, int64_t m0, int64_t rows, int64_t
     bool last = chunk0 + chunks >= w->chunks,
          ring = last && blocks == 1 && chunk0 == 0 && tiles > 2 && in_sweeps(j, panel);
     const ep_tile waiting = ring ? make_tile(j, m0, r->mr, panel, d->ring) : d->waiting;
-    for (int64_t i = 0; i < blocks; i++) {
+    ep_sweep s = {.tiles = tiles, .chunks = chunks, .blocks = blocks, .b = b, .c = sums, .first = chunk0 == 0};
+    s.a = d->x;
+    s.a_row = d->tail ? j->call->x_row * (int64_t)ep_dtype_size(w->dtype) : r->a_bytes;
+    s.a_chunk = d->tail ? 64 : packed_chunk;
+    s.a_tile = d->tail ? r->mr * s.a_row : d->x_chunks * packed_chunk;
+    s.more = s.a; /* nothing of it, unless fetch_part says what */
+    s.ahead = what_follows(j, d, w, panel, chunk0, chunks);
+    if (s.ahead + ceil_div(chunks, max64(blocks, 1)) * chunk_bytes > end) s.ahead = NULL;
+    s.lines = fetched_lines(r, tiles);
+    s.ring = ring ? d->ring : NULL;
+    if (last && waiting.sums) finish_in(j, &s, &waiting, rows);
+    if (d->next_x) fetch_part(j, d, &s, panel - d->group0, d->panel1 - d->group0);
+    if (blocks > 0) r->sweep(&s);
+    for (int64_t i = 0; i < blocks && rows > tiles * r->mr; i++) {
         int64_t from = chunks * i / blocks, now = chunks * (i + 1) / blocks - from;
-        ep_sweep s = {.tiles = tiles, .chunks = now, .c = sums, .first = chunk0 + from == 0};
-        s.a_row = d->tail ? j->call->x_row * (int64_t)ep_dtype_size(w->dtype) : r->a_bytes;
-        s.a_chunk = d->tail ? 64 : packed_chunk;
-        s.a_tile = d->tail ? r->mr * s.a_row : d->x_chunks * packed_chunk;
-        s.a = d->x + from * s.a_chunk, s.b = b + from * chunk_bytes;
-        s.more = s.a; /* nothing of it, unless fetch_part says what */
-        s.ahead = i + 1 < blocks ? s.b + now * chunk_bytes : what_follows(j, d, w, panel, chunk0, chunks);
-        s.lines = s.ahead + now * chunk_bytes <= end ? fetched_lines(r, tiles) : 0;
-        s.ring = ring ? d->ring : NULL;
-        if (last && waiting.sums) finish_in(j, &s, &waiting, rows, i, blocks);
-        if (d->next_x) fetch_part(j, d, &s, (panel - d->group0) * blocks + i, (d->panel1 - d->group0) * blocks);
-        r->sweep(&s);
-        if (rows > tiles * r->mr)
-            r->acc((int)(rows - tiles * r->mr), now, d->tail ? d->tail + from * packed_chunk : s.a + tiles * s.a_tile,
-                   s.b, sums + tiles * tile_sums, s.first, NULL, 0);
+        const char *x = d->tail ? d->tail : s.a + tiles * s.a_tile;
+        r->acc((int)(rows - tiles * r->mr), now, x + from * packed_chunk, b + from * chunk_bytes,
+               sums + tiles * tile_sums, s.first && i == 0, NULL, 0);
     }
     if (!last) return;
     d->waiting.sums = NULL;

@@ -179,7 +179,7 @@ static void acc(int rows, int64_t chunks, const void *a, const void *b, float *c
 }
 
 /* The rows of finished sums that a sweep makes results of, on the vector ports while the tile unit works. */
-enum { FINISH_ROWS = 1024 }; /* of a sweep, at most */
+enum { TILE_ROWS = 32, FINISH_ROWS = 1024 }; /* of a sweep, at most */
 enum { FINISH_NONE, FINISH_GATED, FINISH_TANH, FINISH_ERF, FINISH_PLAIN };
 typedef struct finish {
     const ep_tile *tile;
@@ -187,9 +187,10 @@ typedef struct finish {
     const float *ring, *ring_end; /* where sums go on from the end of a ring; or NULL */
     char *out;
     const char *residual;
-    int64_t sums_jump, out_jump, residual_jump; /* from a tile's last row to the next one's first */
-    int64_t out_tile, tiles;                    /* tiles: behind this one */
-    int rows, rows_last, left;                  /* of a tile, of the last one; left: in this one */
+    int64_t out_jump;          /* from a tile's last row to the next one's first */
+    int64_t out_tile, tiles;   /* tiles: behind this one */
+    int64_t due;               /* grows by `rows` a step; one is due at as many as k has chunks */
+    int rows, rows_last, left; /* of a tile, of the last one; left: in this one */
     bool biased, eager;
     v_f32 bias0, bias1;
     /* Gelus take three stages, a row in each at any time: results that come late would hold up the tile unit. */
@@ -209,9 +210,9 @@ static inline __attribute__((always_inline)) void finish_next(finish *f) {
         f->sums += 32, f->out += f->tile->out_row;
         if (f->residual) f->residual += f->tile->residual_row;
     } else if (f->tiles > 0) {
-        f->sums += f->sums_jump, f->out += f->out_jump;
+        f->sums += 32, f->out += f->out_jump;
         if (f->sums == f->ring_end) f->sums = f->ring;
-        if (f->residual) f->residual += f->residual_jump;
+        if (f->residual) f->residual += f->tile->residual_row;
         f->left = --f->tiles > 0 ? f->rows : f->rows_last;
     }
 }
@@ -311,22 +312,19 @@ static unsigned swap_flags(unsigned with) {
     return was;
 }
 
-/* Rows row0 to row1 of every tile; false: there are none. */
+/* All rows of every tile; false: there are none. */
 static inline __attribute__((always_inline)) bool finish_begin(finish *f, const ep_sweep *s, const int kind) {
     const ep_tile *t = s->done;
-    int rows = s->row1 - s->row0, last = (s->end < s->row1 ? s->end : s->row1) - s->row0;
     const float *bias1 = kind != FINISH_PLAIN ? t->bias1 : t->bias0 ? t->bias0 + 16 : NULL;
-    f->tile = t, f->tiles = s->tiles - 1, f->rows = rows, f->rows_last = last;
-    if (last <= 0) f->tiles--, f->rows_last = rows;
-    if (rows <= 0 || f->tiles < 0) return false;
-    f->left = f->tiles > 0 ? rows : f->rows_last;
+    f->tile = t, f->tiles = s->tiles - 1, f->rows = TILE_ROWS, f->rows_last = s->end;
+    if (f->tiles < 0) return false;
+    f->left = f->tiles > 0 ? TILE_ROWS : f->rows_last;
     f->bias0 = t->bias0 ? v_load(t->bias0) : v_set1(0), f->bias1 = bias1 ? v_load(bias1) : v_set1(0);
     f->biased = t->bias0 || bias1, f->eager = t->rounding == EP_ROUNDING_EAGER;
-    f->sums = t->sums + s->row0 * 32, f->sums_jump = 1024 - (rows - 1) * 32;
+    f->sums = t->sums;
     f->ring = s->ring, f->ring_end = s->ring ? s->ring + EP_RING * 1024 : NULL;
-    f->out = (char *)t->out + s->row0 * t->out_row, f->out_jump = s->done_tile - (rows - 1) * t->out_row;
-    f->residual = t->residual ? (const char *)t->residual + s->row0 * t->residual_row : NULL;
-    f->residual_jump = (33 - rows) * t->residual_row, f->out_tile = s->done_tile;
+    f->out = t->out, f->out_jump = s->done_tile - (TILE_ROWS - 1) * t->out_row;
+    f->residual = t->residual, f->out_tile = s->done_tile;
     if (kind != FINISH_TANH && kind != FINISH_ERF) return true;
     const float *const tanh_[4] = {v_bf16_tanh_0, v_bf16_tanh_1, v_bf16_tanh_2, v_bf16_tanh_3};
     const float *const erf_[4] = {v_bf16_erf_0, v_bf16_erf_1, v_bf16_erf_2, v_bf16_erf_3};
@@ -344,20 +342,19 @@ static inline __attribute__((always_inline)) bool finish_begin(finish *f, const 
 /* Rows of a tile that the short form was not right for, by the table: those with odd lanes, or all. */
 static __attribute__((noinline)) void finish_odd(const ep_sweep *s, int64_t t, const float *sums, const uint16_t *odd) {
     const ep_tile *done = s->done;
-    int end = t + 1 < s->tiles || s->end >= s->row1 ? s->row1 : s->end;
+    int end = t + 1 < s->tiles ? TILE_ROWS : s->end;
     char *out = (char *)done->out + t * s->done_tile;
-    for (int r = s->row0; r < end; r++)
-        if (!odd || odd[r - s->row0]) finish_odd_row(done, sums + r * 32, out + r * done->out_row);
+    for (int r = 0; r < end; r++)
+        if (!odd || odd[r]) finish_odd_row(done, sums + r * 32, out + r * done->out_row);
 }
 
 /* The tiles from t0 to t1 of what a sweep has finished; `odd`: of the first of all rows. */
 static inline __attribute__((always_inline)) void finish_check(const ep_sweep *s, int64_t t0, int64_t t1,
                                                                const uint16_t *odd) {
-    int rows = s->row1 - s->row0;
     for (int64_t t = t0; t < t1; t++) {
-        __m512i any = _mm512_maskz_loadu_epi16(rows < 32 ? (1u << rows) - 1 : ~0u, odd + t * rows);
+        __m512i any = _mm512_loadu_si512(odd + t * TILE_ROWS);
         if (__builtin_expect(_mm512_test_epi32_mask(any, any) != 0, 0))
-            finish_odd(s, t, s->ring ? s->ring + t % EP_RING * 1024 : s->done->sums + t * 1024, odd + t * rows);
+            finish_odd(s, t, s->ring ? s->ring + t % EP_RING * 1024 : s->done->sums + t * 1024, odd + t * TILE_ROWS);
     }
 }
 
@@ -412,19 +409,27 @@ static inline __attribute__((always_inline)) void finish_end(const ep_sweep *s, 
             _tile_loadd(n, c + (at), 128);                                                                             \
     } while (0)
 
+/* A block of k of a row tile. */
+typedef struct step {
+    const char *a, *next, *b; /* x, that of the step behind this tile, weights */
+    int64_t chunks;
+    float *c, *before;           /* sums of this tile, and where those in the registers go to; or NULL */
+    const char *sums, *sums_end; /* in L2: what the next tile loads */
+    const char *ahead;           /* as of ep_sweep, */
+    int lines;                   /* for this tile */
+    const char *more, *more_end; /* x of the next part of k */
+} step;
+
 /* Weights of the block stay in L1; x passes by with a hint not to displace them, always one step ahead of its use. */
-static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, const bool first, const bool packed,
-                                                             const int kind, const char *a, const char *next, float *c,
-                                                             float *before, const float *after, const char *ahead,
-                                                             const char *more, finish *f) {
-    const int64_t chunks = s->chunks;
-    const int lines = s->lines;
+static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, const step *t, const bool first,
+                                                             const bool packed, const int kind, finish *f) {
+    const int64_t chunks = t->chunks, all = s->chunks;
+    const int lines = t->lines;
     const int64_t a_row = packed ? 64 : s->a_row, a_chunk = packed ? 2048 : 64;
-    const char *b = s->b, *x = chunks > 1 ? a + a_chunk : next;
-    const char *sums = (const char *)after, *sums_end = sums + (first ? 0 : 4096); /* in L2 */
-    const char *more_end = more + s->more_bytes;
-    int64_t due = 0;
-    ahead = ep_fetch(ahead, lines, chunks);
+    const char *b = t->b, *x = chunks > 1 ? t->a + a_chunk : t->next, *next = t->next;
+    const char *sums = t->sums, *sums_end = t->sums_end, *more = t->more, *more_end = t->more_end;
+    float *c = t->c, *before = t->before;
+    const char *ahead = ep_fetch(t->ahead, lines, chunks);
     _tile_loadd(6, b, 128);
     SUMS(0, 0);
     _tile_dpbf16ps(0, 4, 6);
@@ -438,7 +443,7 @@ static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, 
     _tile_dpbf16ps(3, 5, 7);
     _tile_stream_loadd(5, x + 16 * a_row, a_row);
     if (kind != FINISH_NONE)
-        for (due += f->rows; due >= chunks; due -= chunks) finish_row(f, kind);
+        for (f->due += f->rows; f->due >= all; f->due -= all) finish_row(f, kind);
     for (int64_t i = 1; i < chunks; i++) {
         b += 2048;
         x = i + 1 < chunks ? x + a_chunk : next;
@@ -454,29 +459,50 @@ static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, 
         _tile_dpbf16ps(3, 5, 7);
         _tile_stream_loadd(5, x + 16 * a_row, a_row);
         if (kind != FINISH_NONE)
-            for (due += f->rows; due >= chunks; due -= chunks) finish_row(f, kind);
+            for (f->due += f->rows; f->due >= all; f->due -= all) finish_row(f, kind);
     }
 }
 
-static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s, const bool first, const bool packed,
-                                                              const int kind) {
+/* One block of k of all tiles. `before`: as of step; returns where the last tile's sums go to. */
+static inline __attribute__((always_inline)) float *sweep_block(const ep_sweep *s, int64_t block, float *before,
+                                                                const bool first, const bool packed, const int kind,
+                                                                uint16_t *odd, finish *f) {
+    const bool ring = kind != FINISH_NONE && s->ring, gelu = kind == FINISH_TANH || kind == FINISH_ERF;
+    const bool last = block + 1 == s->blocks;
+    const int64_t from = s->chunks * block / s->blocks, chunks = s->chunks * (block + 1) / s->blocks - from;
+    const int64_t a_chunk = packed ? 2048 : 64;
+    const char *a0 = s->a + from * a_chunk, *ahead = last ? s->ahead : s->b + (from + chunks) * 2048;
+    const int64_t more = s->more_lines * block / s->blocks * 64,
+                  more_end = s->more_lines * (block + 1) / s->blocks * 64;
+    step t = {.b = s->b + from * 2048, .chunks = chunks, .lines = ahead ? s->lines : 0};
+    for (int64_t i = 0; i < s->tiles; i++) {
+        const bool end = i + 1 == s->tiles;
+        t.a = a0 + i * s->a_tile;
+        t.next = !end ? t.a + s->a_tile : last ? t.a : a0 + chunks * a_chunk;
+        t.c = s->c + i * 1024, t.before = before;
+        t.sums = (const char *)(end ? s->c : t.c + 1024);
+        t.sums_end = t.sums + ((first && !end) || (last && end) ? 0 : 4096);
+        t.ahead = ahead ? ahead + i * chunks * s->lines * 64 : s->b;
+        t.more = s->more + i * s->more_tile + more, t.more_end = s->more + i * s->more_tile + more_end;
+        if (ring && i == 2) finish_begin(f, s, kind);
+        sweep_tile(s, &t, first, packed, kind, f);
+        before = ring ? s->ring + i % EP_RING * 1024 : t.c;
+        if (ring && gelu && i > 2) finish_check(s, i - 3, i - 2, odd);
+    }
+    return before;
+}
+
+static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s, const bool packed, const int kind) {
     uint16_t odd[FINISH_ROWS + 32];
     const bool ring = kind != FINISH_NONE && s->ring, gelu = kind == FINISH_TANH || kind == FINISH_ERF;
     finish f = {.rows = 0, .odd = odd};
     if (kind != FINISH_NONE && !ring && !finish_begin(&f, s, kind)) f.rows = 0;
-    const char *a = s->a;
     float *before = NULL;
-    _tile_stream_loadd(4, a, s->a_row);
-    _tile_stream_loadd(5, a + 16 * s->a_row, s->a_row);
-    for (int64_t t = 0; t < s->tiles; t++, a += s->a_tile) {
-        float *c = s->c + t * 1024;
-        if (ring && t == 2) finish_begin(&f, s, kind);
-        sweep_tile(s, first, packed, kind, a, t + 1 < s->tiles ? a + s->a_tile : a, c, before,
-                   t + 1 < s->tiles ? c + 1024 : s->c, s->ahead + t * s->chunks * s->lines * 64,
-                   s->more + t * s->more_tile, &f);
-        before = ring ? s->ring + t % EP_RING * 1024 : c;
-        if (ring && gelu && t > 2) finish_check(s, t - 3, t - 2, odd);
-    }
+    _tile_stream_loadd(4, s->a, s->a_row);
+    _tile_stream_loadd(5, s->a + 16 * s->a_row, s->a_row);
+    if (s->first) before = sweep_block(s, 0, before, true, packed, kind, odd, &f);
+    for (int64_t i = s->first; packed && i < s->blocks; i++)
+        before = sweep_block(s, i, before, false, packed, kind, odd, &f);
     _tile_stored(0, before, 128);
     _tile_stored(1, before + 16, 128);
     _tile_stored(2, before + 512, 128);
@@ -490,7 +516,7 @@ static inline __attribute__((always_inline)) void sweep_tiles(const ep_sweep *s,
 static int kind_of(const ep_sweep *s) {
     if (!s->done) return FINISH_NONE;
     if (!s->pair) return FINISH_PLAIN;
-    if (s->tiles * (s->row1 - s->row0) > FINISH_ROWS) return FINISH_GATED;
+    if (s->tiles * TILE_ROWS > FINISH_ROWS) return FINISH_GATED;
     return s->done->act == EP_ACT_GELU_TANH ? FINISH_TANH : s->done->act == EP_ACT_GELU_ERF ? FINISH_ERF : FINISH_GATED;
 }
 
@@ -498,11 +524,9 @@ static int kind_of(const ep_sweep *s) {
 #define SWEEP(kind)                                                                                                    \
     do {                                                                                                               \
         if (s->a_chunk != 2048)                                                                                        \
-            sweep_tiles(s, true, false, kind);                                                                         \
-        else if (s->first)                                                                                             \
-            sweep_tiles(s, true, true, kind);                                                                          \
+            sweep_tiles(s, false, kind);                                                                               \
         else                                                                                                           \
-            sweep_tiles(s, false, true, kind);                                                                         \
+            sweep_tiles(s, true, kind);                                                                                \
     } while (0)
 
 static void sweep(const ep_sweep *s) {
