@@ -2,7 +2,7 @@
  * Share of the peak of one core with operands that aren't zeros (2.33 TFLOP/s; zeros give 2.9): 81 to 85 % in a loop of
  * sweeps, 75 % for gate + up without their epilogue, 61 to 64 % with it; 1 row: the measured read bandwidth. Last changes:
  * a ring of sums in L1 and x where it lies for small k, 0.28 to 0.95 of the time; tests of gelus once a sweep, 0.98 of gate +
- * up (bench/ladder/cpu_gemm.md). */
+ * up; all blocks of k in one sweep, 0.97 at 64 rows (bench/ladder/cpu_gemm.md). */
 #include <immintrin.h>
 #include <string.h>
 
