@@ -159,6 +159,8 @@ typedef struct ep_study {
     ep_compile_row *compiles;
     size_t compile_count, compile_cap;
     int64_t lookups, lookups_without_code, first_without_code_ns; /* of compiled code; the first one that found none */
+    int64_t compilations, compilation_ns; /* torch.compile's, the first ones too; a span inside another counts once */
+    bool recompiles_unknown;              /* several compilations, and nothing tells of which frames */
     ep_recompile_row *recompiles;
     size_t recompile_count, recompile_cap;
     ep_finding *findings;

@@ -405,7 +405,7 @@ static void compiles(const ep_study *s, ep_json_out *o) {
         ep_json_object(o);
         ep_json_put_str(o, "name", r->name);
         ep_json_put_int(o, "calls", r->calls);
-        ep_json_put_int(o, "entries", r->entries);
+        ep_json_put_known(o, "entries", r->entries);
         ep_json_put_fixed(o, "call_us", r->call_us, 3);
         ep_json_put_fixed(o, "lookup_us", r->lookup_us, 3);
         ep_json_put_fixed(o, "guard_us", r->guard_us, 3);
@@ -415,6 +415,8 @@ static void compiles(const ep_study *s, ep_json_out *o) {
     ep_json_end(o);
     ep_json_put_int(o, "lookups", s->lookups);
     ep_json_put_int(o, "lookups_without_code", s->lookups_without_code);
+    ep_json_put_int(o, "compilations", s->compilations);
+    ep_json_put_us(o, "compilations_us", s->compilation_ns);
     ep_json_put_array(o, "recompiles");
     for (size_t i = 0; i < s->recompile_count; i++) {
         const ep_recompile_row *r = &s->recompiles[i];

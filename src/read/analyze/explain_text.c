@@ -417,8 +417,10 @@ static void gemms(const ep_study *s, page *p) {
         else
             snprintf(sizes, sizeof sizes, "%lld,%lld,%lld %s", (long long)g->m, (long long)g->n, (long long)g->k,
                      g->dtype);
-        ep_text_printf(p->out, "  %s %-23s %6s %7.1f %7s %7s %.9s\n", ep_column_of(*g->op ? g->op : "?", 13).text,
-                       sizes, COUNT(g->count), each, ep_figure_number(slow ? g->tflops * 1e3 : g->tflops, 1).text,
+        const char *op = *g->op ? g->op : "?"; /* the name says more than where it is from */
+        if (strlen(op) > 13 && strncmp(op, "aten::", 6) == 0) op += 6;
+        ep_text_printf(p->out, "  %s %-23s %6s %7.1f %7s %7s %.9s\n", ep_column_of(op, 13).text, sizes, COUNT(g->count),
+                       each, ep_figure_number(slow ? g->tflops * 1e3 : g->tflops, 1).text,
                        ep_figure_number(g->bound_us, 1).text, g->epilogue);
     }
     more(p, shown, n);
@@ -497,8 +499,8 @@ static void compiled(const ep_study *s, page *p) {
     for (size_t i = 0; i < s->compile_count && i < ROWS; i++) {
         const ep_compile_row *r = &s->compiles[i];
         ep_text line = {0};
-        ep_text_printf(&line, "%s: %s call%s, %s entr%s", r->name, COUNT(r->calls), r->calls == 1 ? "" : "s",
-                       COUNT(r->entries), r->entries == 1 ? "y" : "ies");
+        ep_text_printf(&line, "%s: %s call%s", r->name, COUNT(r->calls), r->calls == 1 ? "" : "s");
+        if (r->entries >= 0) ep_text_printf(&line, ", %s entr%s", COUNT(r->entries), r->entries == 1 ? "y" : "ies");
         if (isfinite(r->call_us)) ep_text_printf(&line, "; a call %s on the host", US(r->call_us));
         if (isfinite(r->lookup_us)) ep_text_printf(&line, ", look-up %s", US(r->lookup_us));
         if (isfinite(r->prologue_us)) ep_text_printf(&line, ", prologue %s", US(r->prologue_us));

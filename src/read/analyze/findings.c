@@ -58,6 +58,54 @@ static void host_time(ep_study *s) {
                                      one ? US((double)o->longest_self_ns * 1e-3) : ""));
 }
 
+static int by_time(const void *a, const void *b) {
+    const int64_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* When most of the spans are: the median start of a few. */
+static int64_t usual_time(const ep_study *s) {
+    enum { FEW = 15 };
+    const ep_links *l = s->facts->links;
+    int64_t some[FEW];
+    for (size_t i = 0; i < FEW; i++) some[i] = s->trace->ts[l->order[(l->order_count - 1) * i / (FEW - 1)]];
+    qsort(some, FEW, sizeof *some, by_time);
+    return some[FEW / 2];
+}
+
+/* Times of another origin stretch the trace's span: no profile holds a whole day of nothing. */
+static void stray_times(ep_study *s) {
+    static const int64_t DAY = (int64_t)86400 * 1000000000;
+    const ep_trace *t = s->trace;
+    const ep_links *l = s->facts->links;
+    if (s->facts->span_end_ns - s->facts->span_start_ns < DAY || !l->order_count) return;
+    int64_t middle = usual_time(s), count = 0;
+    uint32_t first = EP_NO_INDEX;
+    for (size_t i = 0; i < t->count; i++) {
+        if (!ep_event_is_span(t, i) || (t->ts[i] > middle - DAY && t->ts[i] < middle + DAY)) continue;
+        if (!count++) first = (uint32_t)i;
+    }
+    if (count)
+        ep_study_finding(s, "stray_times", FIRST * 0.93,
+                         ep_study_printf(s,
+                                         "%s span%s more than a day from the rest, such as %s: %s start can't be "
+                                         "right, and the trace's span and its idle share are wrong with it.",
+                                         COUNT(count), count == 1 ? " stands" : "s stand", ep_study_name(s, first),
+                                         count == 1 ? "its" : "their"));
+}
+
+/* A second trace behind the first, such as cat makes, is not read. */
+static void trailing(ep_study *s) {
+    const ep_trace *t = s->trace;
+    for (size_t i = 0; i < t->repair_count; i++)
+        if (strcmp(ep_trace_text(t, t->repairs[i].kind), "trailing_data") == 0)
+            ep_study_finding(s, "trailing", FIRST * 0.94,
+                             ep_study_printf(s,
+                                             "More stands behind the trace's end, from byte %lld on, and is left out. "
+                                             "Several traces in one file: give each its own.",
+                                             (long long)t->repairs[i].first_offset));
+}
+
 static void health_findings(ep_study *s) {
     const ep_health *h = &s->facts->health;
     if (!h->device_recorded && h->launches > 0)
@@ -87,6 +135,8 @@ static void health_findings(ep_study *s) {
                             "Totals are partial: launches without a kernel: %s; kernels without a launch: %s "
                             "(queued before the window or lost).",
                             COUNT(h->launches_without_kernel), COUNT(h->kernels_without_launch)));
+    stray_times(s);
+    trailing(s);
     if (!h->complete)
         ep_study_finding(s, "cut_off", FIRST * 0.95, "The file does not end as it should: totals are partial.");
     if (h->kernels_before_launch)
@@ -348,7 +398,21 @@ static void memset_findings(ep_study *s) {
                                      owner == EP_NO_INDEX ? "" : ", asked for inside ", ep_study_name(s, owner)));
 }
 
+/* What the compiler takes is no time of the model, and the ops in it mostly run on no data. */
+static void compile_time(ep_study *s) {
+    double span = (double)(s->facts->span_end_ns - s->facts->span_start_ns), took = (double)s->compilation_ns;
+    if (span <= 0 || took < 0.03 * span) return;
+    ep_study_finding(
+        s, "compile_time", FIRST * 0.22,
+        ep_study_printf(s,
+                        "The compiler takes %s (%s of the trace) in %s compilation%s. Ops and products of "
+                        "that time are the compiler's own: look at later calls alone (--step, --window).%s",
+                        US(took * 1e-3), SHARE(took / span), COUNT(s->compilations), s->compilations == 1 ? "" : "s",
+                        s->recompiles_unknown ? " Which are recompiles is not marked before PyTorch 2.3." : ""));
+}
+
 static void compile_findings(ep_study *s) {
+    compile_time(s);
     if (s->recompile_count) {
         const ep_recompile_row *r = &s->recompiles[0];
         int64_t ns = 0;
@@ -374,14 +438,14 @@ static void compile_findings(ep_study *s) {
     if (!s->compile_count || !isfinite(s->compiles[0].call_us)) return;
     const ep_compile_row *c = &s->compiles[0];
     bool lookup = isfinite(c->lookup_us), prologue = isfinite(c->prologue_us);
-    ep_study_finding(
-        s, "compile_cost", 0.4,
-        ep_study_printf(s, "A call of compiled code costs the host %s (median)%s%s%s%s. %s: calls %s, entries %s.",
-                        US(c->call_us), lookup ? ": cache look-up " : "", lookup ? US(c->lookup_us) : "",
-                        !prologue ? ""
-                        : lookup  ? ", prologue "
-                                  : ": prologue ",
-                        prologue ? US(c->prologue_us) : "", c->name, COUNT(c->calls), COUNT(c->entries)));
+    ep_study_finding(s, "compile_cost", 0.4,
+                     ep_study_printf(s, "A call of compiled code costs the host %s (median)%s%s%s%s. %s: calls %s%s%s.",
+                                     US(c->call_us), lookup ? ": cache look-up " : "", lookup ? US(c->lookup_us) : "",
+                                     !prologue ? ""
+                                     : lookup  ? ", prologue "
+                                               : ": prologue ",
+                                     prologue ? US(c->prologue_us) : "", c->name, COUNT(c->calls),
+                                     c->entries < 0 ? "" : ", entries ", c->entries < 0 ? "" : COUNT(c->entries)));
 }
 
 /* One launch that runs many kernels: their ops can't be told apart, their order can. */

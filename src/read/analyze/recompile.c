@@ -35,9 +35,22 @@ static bool starts(const char *name, const char *with) {
     return strncmp(name, with, strlen(with)) == 0;
 }
 
-/* "Torch-Compiled Region: 1/0": frame 1, entry 0; also with a further "/attempt". */
+/* "Torch-Compiled Region: 1/0": frame 1, entry 0; also with a further "/attempt". PyTorch 2.3 to 2.5 write no numbers:
+ * -1 for both. */
 static bool region_ids(const char *name, int *frame, int *entry) {
-    return sscanf(name, "Torch-Compiled Region: %d/%d", frame, entry) == 2;
+    static const char region[] = "Torch-Compiled Region";
+    if (!starts(name, region)) return false;
+    *frame = *entry = -1;
+    return name[sizeof region - 1] == 0 || sscanf(name + sizeof region - 1, ": %d/%d", frame, entry) == 2;
+}
+
+/* Does this trace mark the calls of compiled code? PyTorch does since 2.3, which is also the first to write an origin of
+ * time; before it a look-up that found code is followed by that code's ops, as one that found none. */
+static bool marks_regions(const ep_trace *t) {
+    if (t->file_base_ns) return true;
+    for (uint32_t i = 0; i < t->strings.count; i++)
+        if (starts(ep_trace_text(t, i), "Torch-Compiled Region")) return true;
+    return false;
 }
 
 /* Spans of the compiler, by any of its parts; the notes it puts beside them ("X_data: ...") are none. */
@@ -114,7 +127,9 @@ typedef struct seen {
     int64_t end;
     double pending; /* a look-up whose region comes next, or NaN */
     uint32_t pending_lane;
-    bool ran;
+    uint32_t fresh_lane; /* of the first call of an entry that the trace saw made, and its end */
+    int64_t fresh_end;
+    bool ran, marked;
 } seen;
 
 static int by_start(const void *a, const void *b) {
@@ -216,7 +231,8 @@ static frame *frame_of(ep_study *s, seen *e, int number) {
     if (id == UINT32_MAX) return NULL;
     if (id <= e->frame_count) return &e->frames[id - 1];
     if (!ep_grow(&e->frames, &e->frame_cap, e->frame_count + 1, sizeof *e->frames)) return NULL;
-    if (!compile_row(s, ep_study_printf(s, "Torch-Compiled Region: %d", number))) return NULL;
+    const char *name = number < 0 ? "Torch-Compiled Region" : ep_study_printf(s, "Torch-Compiled Region: %d", number);
+    if (!compile_row(s, name)) return NULL;
     e->frames[e->frame_count] = (frame){.number = number, .row = s->compile_count - 1, .last = SIZE_MAX};
     return &e->frames[e->frame_count++];
 }
@@ -272,7 +288,9 @@ static bool region_call(ep_study *s, seen *e, size_t at, int number, int entry_n
         f->last = id - 1;
         return true;
     }
-    r->entries++;
+    r->entries = number < 0 ? -1 : r->entries + 1; /* -1: not told */
+    if (e->compilation_count && e->lane == s->trace->lane[event])
+        e->fresh_lane = e->lane, e->fresh_end = s->trace->ts[event] + s->trace->dur[event];
     if (!ep_grow(&e->entries, &e->entry_cap, e->entry_count + 1, sizeof *e->entries)) return false;
     entry now = {.frame = number, .number = entry_number, .event = event};
     uint32_t op = sized_op_inside(s, at);
@@ -324,6 +342,8 @@ static bool judge(ep_study *s, seen *e) {
     }
     for (size_t i = 0; i < e->compilation_count; i++) {
         const compilation *c = &e->compilations[i];
+        s->compilations++;
+        s->compilation_ns += s->trace->dur[c->event];
         if (!is_recompile(c)) continue;
         const char *name = ep_study_name(s, c->event), *detail = c->detail;
         if (c->number >= 0) {
@@ -388,8 +408,10 @@ static bool found_code(const ep_study *s, size_t at) {
 
 static bool lookup_event(ep_study *s, size_t at, seen *e) {
     uint32_t i = s->facts->links->order[at];
-    s->lookups++;
-    if (!found_code(s, at)) {
+    /* What new code calls the first time to set itself up is looked up too, and is no code of the model. */
+    bool setting_up = s->trace->lane[i] == e->fresh_lane && s->trace->ts[i] < e->fresh_end;
+    if (!setting_up) s->lookups++;
+    if (e->marked && !setting_up && !found_code(s, at)) {
         s->lookups_without_code++;
         if (s->lookups_without_code == 1) s->first_without_code_ns = s->trace->ts[i];
     }
@@ -444,7 +466,7 @@ ep_status ep_analyze_recompile(ep_study *s, ep_error *err) {
     (void)err;
     const ep_trace *t = s->trace;
     const ep_links *l = s->facts->links;
-    seen e = {.pending = NAN};
+    seen e = {.pending = NAN, .marked = marks_regions(t)};
     uint8_t *asked = calloc(t->strings.count + 1, 1); /* by string: 0 not looked at, 1 tells nothing, 2 tells */
     if (!asked) return EP_ERROR_OUT_OF_MEMORY;
     bool ok = find_steps(s, &e);
@@ -460,6 +482,7 @@ ep_status ep_analyze_recompile(ep_study *s, ep_error *err) {
     }
     free(asked);
     ok = ok && judge(s, &e);
+    s->recompiles_unknown = !e.marked && s->compilations > 1;
     if (ok) sum_costs(s, &e);
     free_seen(&e);
     return ok ? EP_OK : EP_ERROR_OUT_OF_MEMORY;

@@ -112,11 +112,20 @@ void ep_measure_regime(const ep_subject *u, const ep_scope *s, ep_regime *regime
 
 /* As `explain` finds them: compile spans and new entries after the first. */
 void ep_measure_recompiles(const ep_subject *u, const ep_scope *s, ep_seen *out) {
+    if (u->study && u->study->recompiles_unknown) {
+        out->value = NAN;
+        snprintf(out->why, sizeof out->why,
+                 "%lld compilations, but no call of compiled code is marked (PyTorch before 2.3): the first of another "
+                 "frame and a recompile look alike",
+                 (long long)u->study->compilations);
+        return;
+    }
     for (size_t i = 0; u->study && i < u->study->recompile_count; i++) {
         int64_t at = u->study->recompiles[i].ts_ns;
         if (at < s->start || at >= s->end) continue;
         if (out->value == 0)
-            snprintf(out->note, sizeof out->note, "%.60s: %.50s", u->study->recompiles[i].name,
+            snprintf(out->note, sizeof out->note, "%.60s%s%.50s", u->study->recompiles[i].name,
+                     u->study->recompiles[i].detail ? ": " : "",
                      u->study->recompiles[i].detail ? u->study->recompiles[i].detail : "");
         out->value++;
     }
