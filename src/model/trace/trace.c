@@ -326,6 +326,7 @@ void ep_trace_destroy(ep_trace *trace) {
     free(trace->devices);
     free(trace->repairs);
     free(trace->sequences);
+    free(trace->memory);
     free(trace->folded_by);
     free(trace);
 }

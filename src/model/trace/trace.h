@@ -55,6 +55,15 @@ typedef struct ep_sequence {
 /* Where a device's times come from, in traces of ours: CUPTI's records, or events around each launch. */
 typedef enum ep_device_times { EP_TIMES_UNKNOWN, EP_TIMES_CUPTI, EP_TIMES_EVENTS } ep_device_times;
 
+/* What "[memory]" events say of one device. `type` is PyTorch's DeviceType: 0 the host, 1 CUDA... */
+typedef struct ep_memory_use {
+    int64_t type, device, events;
+    int64_t start_ns, end_ns, peak_ns;          /* of the first, the last and the highest event */
+    int64_t start_bytes, end_bytes, peak_bytes; /* allocated before the first event, after the last, at most */
+    int64_t reserved_bytes;                     /* from the device, at most */
+    uint32_t peak_lane;
+} ep_memory_use;
+
 struct ep_trace {
     size_t count, cap;
     uint8_t *kind; /* ep_event_kind */
@@ -83,6 +92,8 @@ struct ep_trace {
     size_t device_count, device_cap;
     ep_repair *repairs;
     size_t repair_count, repair_cap;
+    ep_memory_use *memory; /* one a device whose allocator was recorded (profile_memory) */
+    size_t memory_count, memory_cap;
     ep_sequence *sequences; /* by row */
     size_t sequence_count, sequence_cap;
 

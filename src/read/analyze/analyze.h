@@ -108,6 +108,12 @@ typedef struct ep_recompile_row {
     int64_t ts_ns, dur_ns, step;
 } ep_recompile_row;
 
+typedef struct ep_memory_row { /* by device: when most was allocated, see ep_memory_use */
+    const char *device;
+    const char *op, *outer_op, *region; /* around that moment on its thread: innermost, outermost, innermost; or NULL */
+    const ep_memory_use *use;
+} ep_memory_row;
+
 typedef struct ep_finding {
     const char *id, *sentence;
     const char *evidence[6];
@@ -156,6 +162,8 @@ typedef struct ep_study {
     int64_t comm_ns, comm_hidden_ns; /* in collectives, over the devices; of that beside other kernels */
     ep_idle_row *idles;              /* most idle time first; none inside another */
     size_t idle_count, idle_cap;
+    ep_memory_row *memory;
+    size_t memory_count, memory_cap;
     ep_compile_row *compiles;
     size_t compile_count, compile_cap;
     int64_t lookups, lookups_without_code, first_without_code_ns; /* of compiled code; the first one that found none */

@@ -398,6 +398,26 @@ static void fusions(const ep_study *s, ep_json_out *o) {
     ep_json_end(o);
 }
 
+static void memory(const ep_study *s, ep_json_out *o) {
+    ep_json_put_array(o, "memory");
+    for (size_t i = 0; i < s->memory_count; i++) {
+        const ep_memory_row *r = &s->memory[i];
+        ep_json_object(o);
+        ep_json_put_str(o, "device", r->device);
+        ep_json_put_int(o, "peak_bytes", r->use->peak_bytes);
+        ep_json_put_us(o, "peak_us", r->use->peak_ns - s->facts->span_start_ns);
+        ep_json_put_str(o, "op", r->op);
+        ep_json_put_str(o, "outer_op", r->outer_op);
+        ep_json_put_str(o, "region", r->region);
+        ep_json_put_int(o, "start_bytes", r->use->start_bytes);
+        ep_json_put_int(o, "end_bytes", r->use->end_bytes);
+        ep_json_put_int(o, "reserved_bytes", r->use->reserved_bytes);
+        ep_json_put_int(o, "events", r->use->events);
+        ep_json_end(o);
+    }
+    ep_json_end(o);
+}
+
 static void compiles(const ep_study *s, ep_json_out *o) {
     ep_json_put_array(o, "compiled");
     for (size_t i = 0; i < s->compile_count; i++) {
@@ -510,6 +530,7 @@ void ep_explain_json(const ep_study *s, ep_json_out *o) {
     regions(s, o);
     gemms(s, o);
     fusions(s, o);
+    memory(s, o);
     compiles(s, o);
     communication(s, o);
     host(s, o);

@@ -493,6 +493,37 @@ static void fusion(const ep_study *s, page *p) {
     more(p, shown, n);
 }
 
+/* A count that began with the recording is below 0 once older memory is freed. */
+static ep_figure signed_bytes(int64_t bytes) {
+    ep_figure f, size = ep_figure_bytes(bytes >= 0 ? bytes : bytes == INT64_MIN ? INT64_MAX : -bytes);
+    snprintf(f.text, sizeof f.text, "%s%.20s", bytes < 0 ? "-" : "", size.text);
+    return f;
+}
+
+/* The host's own count begins with the recording at 0; a device's is what its allocator holds. */
+static void memory(const ep_study *s, page *p) {
+    if (!s->memory_count) return;
+    title(p, "MEMORY");
+    for (size_t i = 0; i < s->memory_count && i < ROWS; i++) {
+        const ep_memory_row *r = &s->memory[i];
+        const ep_memory_use *u = r->use;
+        ep_text line = {0};
+        ep_text_printf(&line, "%s: at most %s allocated, at %s", r->device, signed_bytes(u->peak_bytes).text,
+                       NS(u->peak_ns - s->facts->span_start_ns));
+        if (r->op) ep_text_printf(&line, " in %s", r->op);
+        if (r->op && strcmp(r->op, r->outer_op) != 0) ep_text_printf(&line, " of %s", r->outer_op);
+        if (r->region) ep_text_printf(&line, " (%s)", r->region);
+        ep_text_printf(&line, "; %s before the first of %s event%s, %s after the last",
+                       signed_bytes(u->start_bytes).text, COUNT(u->events), u->events == 1 ? "" : "s",
+                       signed_bytes(u->end_bytes).text);
+        if (u->reserved_bytes > 0) ep_text_printf(&line, "; at most %s reserved", BYTES(u->reserved_bytes));
+        paragraph(p, "  ", 4, ep_text_str(&line));
+        p->out->failed = p->out->failed || line.failed;
+        ep_text_free(&line);
+    }
+    more(p, s->memory_count < ROWS ? s->memory_count : ROWS, s->memory_count);
+}
+
 static void compiled(const ep_study *s, page *p) {
     if (!s->compile_count && !s->recompile_count) return;
     title(p, "COMPILED");
@@ -554,6 +585,7 @@ void ep_explain_text(const ep_study *s, ep_text *out, int width) {
     bounds(s, &p);
     gemms(s, &p);
     fusion(s, &p);
+    memory(s, &p);
     compiled(s, &p);
     machine(s, &p);
 }

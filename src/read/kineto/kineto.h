@@ -57,6 +57,8 @@ typedef struct raw_event {
     bool has_ts, has_dur, any, wild_time; /* wild_time: a number that does not fit */
     slice name, category, pid, tid;       /* decoded; numbers as written */
     int64_t ts, dur;                      /* ns */
+    bool has_allocated;
+    int64_t allocated, reserved, memory_bytes, memory_type, memory_device; /* of a [memory] event */
     uint64_t id, correlation, external_id;
     bool has_device, has_stream, has_info, has_sequence;
     uint64_t sequence, forward_thread;

@@ -187,6 +187,14 @@ void kineto_set_arg(kineto_reader *r, raw_event *e, kineto_arg arg, slice key, s
         e->has_sequence = int_of(v, -1) >= 0;
         return;
     case ARG_FORWARD_THREAD: e->forward_thread = u64_of(v); return;
+    case ARG_TOTAL_ALLOCATED:
+        e->allocated = int_of(v, INT64_MIN);
+        e->has_allocated = e->allocated != INT64_MIN;
+        return;
+    case ARG_TOTAL_RESERVED: e->reserved = int_of(v, 0); return;
+    case ARG_MEMORY_BYTES: e->memory_bytes = int_of(v, 0); return;
+    case ARG_MEMORY_TYPE: e->memory_type = int_of(v, 0); return;
+    case ARG_MEMORY_DEVICE: e->memory_device = int_of(v, -1); return;
     case ARG_META_NAME:
     case ARG_META_LABELS: e->meta_name = v; return;
     case ARG_META_SORT: e->meta_sort = v; return;

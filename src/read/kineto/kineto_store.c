@@ -218,6 +218,31 @@ static ep_status store_row(kineto_reader *r, ep_event_kind kind, uint32_t catego
     return EP_OK;
 }
 
+/* A [memory] event says what its device has allocated after it. Events may stand in any order. */
+static bool store_memory(kineto_reader *r, uint32_t lane) {
+    const raw_event *e = &r->raw;
+    ep_trace *t = r->trace;
+    int64_t before;
+    if (__builtin_sub_overflow(e->allocated, e->memory_bytes, &before)) return true;
+    size_t i = 0;
+    while (i < t->memory_count && (t->memory[i].type != e->memory_type || t->memory[i].device != e->memory_device)) i++;
+    if (i == t->memory_count) {
+        if (!ep_grow(&t->memory, &t->memory_cap, i + 1, sizeof *t->memory)) return false;
+        t->memory[t->memory_count++] = (ep_memory_use){.type = e->memory_type,
+                                                       .device = e->memory_device,
+                                                       .start_ns = INT64_MAX,
+                                                       .end_ns = INT64_MIN,
+                                                       .peak_bytes = INT64_MIN};
+    }
+    ep_memory_use *m = &t->memory[i];
+    m->events++;
+    if (e->ts < m->start_ns) m->start_ns = e->ts, m->start_bytes = before;
+    if (e->ts >= m->end_ns) m->end_ns = e->ts, m->end_bytes = e->allocated;
+    if (e->allocated > m->peak_bytes) m->peak_bytes = e->allocated, m->peak_ns = e->ts, m->peak_lane = lane;
+    if (e->reserved > m->reserved_bytes) m->reserved_bytes = e->reserved;
+    return true;
+}
+
 ep_status kineto_store(kineto_reader *r) {
     raw_event *e = &r->raw;
     ep_trace *t = r->trace;
@@ -251,6 +276,7 @@ ep_status kineto_store(kineto_reader *r) {
     uint32_t lane = lane_of(r, kind, pid);
     if (lane == EP_NO_INDEX) return no_memory(r);
     if (e->phase == 'E') return close_begin(r, category, lane) ? EP_OK : no_memory(r);
+    if (kind == EP_EVENT_INSTANT && e->has_allocated && e->has_ts && !store_memory(r, lane)) return no_memory(r);
     return store_row(r, kind, category, lane);
 }
 
@@ -300,6 +326,12 @@ ep_status kineto_store_finish(kineto_reader *r) {
             if (!ep_trace_repair(t, "unpaired_begin", r->open_offset[e - 1])) return no_memory(r);
     if (spread_names(t) != EP_OK) return no_memory(r);
     int64_t first = first_start(t);
+    for (size_t i = 0; i < t->memory_count; i++) {
+        ep_memory_use *m = &t->memory[i];
+        int64_t *times[] = {&m->start_ns, &m->end_ns, &m->peak_ns};
+        for (size_t k = 0; k < 3; k++)
+            if (__builtin_sub_overflow(*times[k], first, times[k])) *times[k] = INT64_MIN;
+    }
     for (size_t i = 0; i < t->count; i++)
         if (__builtin_sub_overflow(t->ts[i], first, &t->ts[i])) t->ts[i] = INT64_MIN;
     t->base_ns = first;

@@ -40,6 +40,22 @@ static const struct {
      {"PARTIAL", "could not be kept"}},
     /* Quotes, backslashes, control bytes and markup in names; one name that is JSON itself can't be saved. */
     {"versions/torch-2.11-names.json.gz", {"say \"hi\" 1", "<b>html</b>&amp; 1", "1 event could not be kept"}, {NULL}},
+    /* What the allocators held, worked out by hand from the [memory] events. */
+    {"shared/bert-small-h100.json.gz",
+     {"cuda:0: at most 101.3 MB allocated, at 4680 us in aten::empty of aten::",
+      "91.4 MB before the first of 218 events, 91.4 MB after the last; at most 121.6 MB reserved",
+      "cpu: at most 16 B allocated, at 1567 us in aten::empty"},
+     {NULL}},
+    {"shared/resnet18-cpu-windows.json",
+     {"cpu: at most 117.3 MB allocated, at 140.1 ms in aten::mkldnn_convolution",
+      "0 B before the first of 496 events, 0 B after the last"},
+     {NULL}},
+    {"explain/memory.json",
+     {"cuda:1: at most 900 B allocated, at 6.0 us in aten::empty of aten::mm (fwd); 100 B before the first of 3 "
+      "events, "
+      "-50 B after the last; at most 4.1 kB reserved",
+      "type 99: at most 7 B allocated, at 8.0 us; 0 B before the first of 1 event, 7 B after the last"},
+     {NULL}},
     {"explain/stray.json",
      {"2 spans stand more than a day from the rest, such as aten::lost: their start can't be right"},
      {NULL}},
