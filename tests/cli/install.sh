@@ -39,6 +39,36 @@ for archive in "$(dirname "$lib")"/libepilogue*.a; do
     other=$(nm -g --defined-only "$archive" | awk 'NF == 3 { print $3 }' | grep -v '^ep_' | head -3 || true)
     [ -z "$other" ] || fail "$archive defines $other"
 done
+# A thread that used the library may end after the library was closed; opening it again and again costs nothing.
+cat >"$tmp/open.c" <<'C'
+#include <dlfcn.h>
+#include <epilogue/tensor.h>
+#include <pthread.h>
+#include <stdio.h>
+#define FIND(name) __typeof__(&name) name##_ = (__typeof__(&name))dlsym(so, #name)
+static void *use(void *path) {
+    void *so = dlopen(path, RTLD_NOW);
+    if (!so) return puts(dlerror()), path;
+    FIND(ep_tensor_zeros);
+    FIND(ep_tensor_destroy);
+    ep_tensor *t;
+    ep_status s = ep_tensor_zeros_(EP_DTYPE_F32, 0, NULL, NULL, &t);
+    if (s == EP_OK) ep_tensor_destroy_(t);
+    return s != EP_OK || dlclose(so) != 0 ? path : NULL;
+}
+int main(int n, char **v) {
+    for (int i = 0; i < 2000; i++) {
+        pthread_t t;
+        void *bad = v[n - 1];
+        if (pthread_create(&t, NULL, use, bad) != 0 || pthread_join(t, &bad) != 0 || bad) return 1;
+    }
+    return 0;
+}
+C
+cc -std=gnu17 "$tmp/open.c" -I"$(dirname "$(dirname "$lib")")/include" -ldl -lpthread -o "$tmp/open" || fail "a program that opens a library"
+for so in "$(dirname "$lib")"/libepilogue*.so; do
+    "$tmp/open" "$so" || fail "$so opened and closed in threads"
+done
 [ -f "$lib/epilogue.pc" ] || exit 0
 awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' "$here/../../README.md" >"$tmp/linear.c"
 cc -std=c17 -Wall -Wextra -Werror "$tmp/linear.c" $(pkg-config --cflags --libs epilogue) -o "$tmp/linear" || fail "the README's program"
