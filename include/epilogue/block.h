@@ -41,6 +41,11 @@ EP_API void ep_block_destroy(ep_block *block);
 /* y for x. `residual` (NULL or the shape of y) is added to y, in down's epilogue where the mode can. */
 EP_API ep_status ep_block_run(ep_block *block, ep_mode mode, const ep_tensor *x, const ep_tensor *residual,
                               ep_tensor **out);
+/* The same into memory of the caller's: out has the shape, dtype and device of y and any strides but 0. Tuned mode on the
+ * CPU writes there at once, if out's columns are adjacent; else, and in the other modes, the result is copied. out may be
+ * the residual or share memory with x: what was there is read first. */
+EP_API ep_status ep_block_run_into(ep_block *block, ep_mode mode, const ep_tensor *x, const ep_tensor *residual,
+                                   ep_tensor *out);
 /* Does now what the first call in `mode` would do (pack, compile), and waits for it. */
 EP_API ep_status ep_block_prepare(ep_block *block, ep_mode mode, const ep_tensor *x);
 /* EP_OK if `mode` is available for this block here, else EP_ERROR_NOT_BUILT or EP_ERROR_UNSUPPORTED with the reason. */

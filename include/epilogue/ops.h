@@ -70,8 +70,7 @@ EP_DECLARE_UNARY(gelu_erf);
 #undef EP_DECLARE_UNARY
 #undef EP_DECLARE_BINARY
 
-/* The same with a result tensor of the caller's (its shape must be the broadcast shape; it may be an input itself; one
- * that overlaps an input in another way is for the caller to avoid). */
+/* The same with a result tensor of the caller's (its shape must be the broadcast shape; it may be an input itself). */
 EP_API ep_status ep_pointwise_into(ep_context *ctx, ep_op op, const ep_tensor *const *inputs, int count,
                                    ep_tensor *out);
 

@@ -185,11 +185,15 @@ static ep_status check_run(ep_block *b, ep_mode mode, const ep_tensor *x, const 
                    ep_shape_text(x->ndim, x->sizes, more, sizeof more));
 }
 
-static ep_status run(ep_block *b, ep_mode mode, const ep_tensor *x, const ep_tensor *residual, ep_tensor **out) {
-    EP_TRY(check_run(b, mode, x, residual, out));
-    if (mode == EP_MODE_TUNED) return ep_block_tuned_run(b, x, residual, out);
+ep_status ep_block_run_by(ep_block *b, ep_mode mode, const ep_tensor *x, const ep_tensor *residual, ep_tensor **out) {
+    if (mode == EP_MODE_TUNED) return ep_block_tuned_run(b, x, residual, NULL, out);
     if (mode == EP_MODE_COMPILED) return ep_block_compiled_run(b, x, residual, out);
     return ep_block_eager_run(b->ctx, b, x, residual, out);
+}
+
+static ep_status run(ep_block *b, ep_mode mode, const ep_tensor *x, const ep_tensor *residual, ep_tensor **out) {
+    EP_TRY(check_run(b, mode, x, residual, out));
+    return ep_block_run_by(b, mode, x, residual, out);
 }
 
 ep_status ep_block_run(ep_block *b, ep_mode mode, const ep_tensor *x, const ep_tensor *residual, ep_tensor **out) {
@@ -197,6 +201,19 @@ ep_status ep_block_run(ep_block *b, ep_mode mode, const ep_tensor *x, const ep_t
     bool outer;
     EP_TRY(ep_context_enter(b->ctx, &outer));
     ep_status status = run(b, mode, x, residual, out);
+    ep_context_leave(b->ctx, outer);
+    return status;
+}
+
+ep_status ep_block_run_into(ep_block *b, ep_mode mode, const ep_tensor *x, const ep_tensor *residual, ep_tensor *out) {
+    if (!b) return EP_ERROR_INVALID_ARGUMENT;
+    bool outer;
+    EP_TRY(ep_context_enter(b->ctx, &outer));
+    ep_status status = check_run(b, mode, x, residual, out);
+    if (status == EP_OK && b->ctx->recorder)
+        status =
+            ep_fail(&b->ctx->err, EP_ERROR_CAPTURE, "%s: a result in memory that is there cannot be recorded", b->name);
+    if (status == EP_OK) status = ep_block_run_to(b, mode, x, residual, out);
     ep_context_leave(b->ctx, outer);
     return status;
 }

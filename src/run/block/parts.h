@@ -32,8 +32,15 @@ ep_status ep_block_eager_run(ep_context *ctx, const ep_block *b, const ep_tensor
 /* tuned.c: packs if that was not done yet; runs over packed weights in one (linear) or two kernels. */
 ep_status ep_block_tuned_supports(ep_block *b);
 ep_status ep_block_tuned_pack(ep_block *b);
-ep_status ep_block_tuned_run(ep_block *b, const ep_tensor *x, const ep_tensor *residual, ep_tensor **out);
+/* into: a result [rows, out] of the caller's, its columns adjacent, that shares no memory with x; NULL: a new one in *out. */
+ep_status ep_block_tuned_run(ep_block *b, const ep_tensor *x, const ep_tensor *residual, const ep_tensor *into,
+                             ep_tensor **out);
 void ep_block_tuned_free(ep_block *b);
+
+/* block.c: by mode, what was checked. */
+ep_status ep_block_run_by(ep_block *b, ep_mode mode, const ep_tensor *x, const ep_tensor *residual, ep_tensor **out);
+/* into.c: the same into the caller's memory. */
+ep_status ep_block_run_to(ep_block *b, ep_mode mode, const ep_tensor *x, const ep_tensor *residual, ep_tensor *out);
 
 /* compiled.c: the eager function through ep_compile. */
 ep_status ep_block_compiled_supports(ep_block *b);

@@ -189,7 +189,7 @@ static ep_tuned_call new_call(const ep_block *b, const ep_packed *w, const ep_te
                            .x_col = x->sizes[1] > 1 ? x->strides[1] : 1,
                            .dtype = b->dtype,
                            .out = out->data,
-                           .out_row = out->sizes[out->ndim - 1],
+                           .out_row = out->ndim == 2 ? out->strides[0] : out->sizes[out->ndim - 1],
                            .rounding = b->ctx->rounding};
 }
 
@@ -248,7 +248,7 @@ static ep_status run_products(ep_block *b, int one, const ep_tensor *x, const ep
     return ctx->ops.tuned(&ctx->backend, &last, &ctx->err);
 }
 
-static ep_status run(ep_block *b, int one, const ep_tensor *x, const ep_tensor *residual, ep_tensor *y) {
+static ep_status run(ep_block *b, int one, const ep_tensor *x, const ep_tensor *residual, const ep_tensor *y) {
     ep_context *ctx = b->ctx;
     ep_tensor rows, residual_rows, *x_copy = NULL, *r_copy = NULL, *h = NULL;
     if (y->numel == 0) return EP_OK;
@@ -263,8 +263,7 @@ static ep_status run(ep_block *b, int one, const ep_tensor *x, const ep_tensor *
 
 typedef struct tuned_run {
     ep_block *b;
-    const ep_tensor *x, *residual;
-    ep_tensor *y;
+    const ep_tensor *x, *residual, *y;
 } tuned_run;
 
 static ep_status run_again(void *user) {
@@ -285,7 +284,7 @@ static int add_key(uint64_t *key, int n, const ep_tensor *t) {
 }
 
 /* Everything the launches depend on, besides the block itself, is in the three tensors. */
-static ep_status replay_or_run(ep_block *b, const ep_tensor *x, const ep_tensor *residual, ep_tensor *y) {
+static ep_status replay_or_run(ep_block *b, const ep_tensor *x, const ep_tensor *residual, const ep_tensor *y) {
     uint64_t key[3 * (2 + 2 * EP_MAX_DIMS)];
     int one = y->numel ? whole(b, y->numel / b->out) : -1;
     if (!b->ctx->ops.replay || y->numel == 0 || one >= 0) return run(b, one, x, residual, y);
@@ -293,25 +292,28 @@ static ep_status replay_or_run(ep_block *b, const ep_tensor *x, const ep_tensor 
     return ep_replay_run(&b->replay, b->ctx, key, n, run_again, &(tuned_run){b, x, residual, y});
 }
 
-ep_status ep_block_tuned_run(ep_block *b, const ep_tensor *x, const ep_tensor *residual, ep_tensor **out) {
-    ep_context *ctx = b->ctx;
+static ep_status run_new(ep_block *b, const ep_tensor *x, const ep_tensor *residual, ep_tensor **out) {
     int64_t sizes[EP_MAX_DIMS];
     ep_tensor *y;
-    EP_TRY(ep_block_tuned_pack(b));
     for (int i = 0; i < x->ndim; i++) sizes[i] = x->sizes[i];
     sizes[x->ndim - 1] = b->out;
+    EP_TRY(ep_dispatch_result(b->ctx, b->dtype, x->ndim, sizes, &y));
+    ep_status status = replay_or_run(b, x, residual, y);
+    if (status == EP_OK)
+        *out = y;
+    else
+        ep_tensor_destroy(y);
+    return status;
+}
+
+ep_status ep_block_tuned_run(ep_block *b, const ep_tensor *x, const ep_tensor *residual, const ep_tensor *into,
+                             ep_tensor **out) {
+    EP_TRY(ep_block_tuned_pack(b));
     const ep_probe *p = ep_probe_get();
     ep_probe_operand operand = ep_span_operand(x);
     ep_probe_span span = {.kind = EP_PROBE_OP, .name = b->name, .operand_count = 1, .operands = &operand};
     if (p) p->begin(p->self, &span);
-    ep_status status = ep_dispatch_result(ctx, b->dtype, x->ndim, sizes, &y);
-    if (status == EP_OK) {
-        status = replay_or_run(b, x, residual, y);
-        if (status == EP_OK)
-            *out = y;
-        else
-            ep_tensor_destroy(y);
-    }
+    ep_status status = into ? replay_or_run(b, x, residual, into) : run_new(b, x, residual, out);
     ep_span_end(p);
     return status;
 }
