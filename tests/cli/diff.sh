@@ -57,6 +57,17 @@ for line in "ProfilerStep: host 1000 us -> 1400 us (+40.0 %)." "The host is slow
     "its own time changed: aten::mm 500.0 us -> 900.0 us"; do
     tr '\n' ' ' <"$tmp/text" | tr -s ' ' | grep -qF -- "$line" || fail "host only: no '$line': $(cat "$tmp/text")"
 done
+# times of a minute and more keep the columns, too
+cat >"$tmp/long.json" <<'EOF'
+{"traceEvents": [
+{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 98765432.1},
+{"ph": "X", "cat": "user_annotation", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 98765432.1},
+{"ph": "X", "cat": "user_annotation", "name": "b", "pid": 1, "tid": 1, "ts": 0, "dur": 98765430.1},
+{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 1, "dur": 5, "args": {"correlation": 7}},
+{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 9, "dur": 98765422.1, "args": {"device": 0, "stream": 7, "correlation": 7}}]}
+EOF
+"$epi" diff "$tmp/long.json" "$tmp/long.json" >"$tmp/text" || fail "long times"
+[ "$(awk 'length > 80' "$tmp/text" | wc -l)" -eq 0 ] || fail "long times: lines over 80 columns"
 # for CI: 1 when an expression holds, with a sentence
 code=0
 "$epi" diff --fail-on "kernels > +0" "$article/mlp_eager.json" "$article/mlp_compiled.json" >/dev/null || code=$?

@@ -56,8 +56,14 @@ static int by_change(const void *x, const void *y) {
     return *a < *b ? -1 : 1;
 }
 
+/* Decimals of microseconds: from a second on none, so that columns stay columns. */
+static int decimals(double us) {
+    return us >= 999999.5 ? 0 : 1;
+}
+
 static void total_line(ep_text *out, const char *what, size_t column, int64_t a, int64_t b) {
-    ep_text_printf(out, "  %-*s %9.1f %9.1f\n", (int)column + 8, what, (double)a * 1e-3, (double)b * 1e-3);
+    double us_a = (double)a * 1e-3, us_b = (double)b * 1e-3;
+    ep_text_printf(out, "  %-*s %9.*f %9.*f\n", (int)column + 8, what, decimals(us_a), us_a, decimals(us_b), us_b);
 }
 
 static void region_text(const ep_diff_region *r, bool host, ep_text *out, int width) {
@@ -98,8 +104,9 @@ static void host_text(const ep_diff_region *r, bool host, ep_text *out) {
         if (h->count[0] == h->count[1] && !time) continue;
         if (all++ >= HOST_ROWS) continue;
         shown++;
-        ep_text_printf(out, "  %s %7lld %6lld %14.1f %9.1f\n", ep_column_of(h->name, 38).text, (long long)h->count[0],
-                       (long long)h->count[1], (double)h->self_ns[0] * 1e-3, (double)h->self_ns[1] * 1e-3);
+        double self_a = (double)h->self_ns[0] * 1e-3, self_b = (double)h->self_ns[1] * 1e-3;
+        ep_text_printf(out, "  %s %7lld %6lld %14.*f %9.*f\n", ep_column_of(h->name, 38).text, (long long)h->count[0],
+                       (long long)h->count[1], decimals(self_a), self_a, decimals(self_b), self_b);
     }
     if (!shown) ep_text_printf(out, "  (none)\n");
     if (all > shown) ep_text_printf(out, "  ... %zu more; --json has all\n", all - shown);
@@ -114,13 +121,15 @@ static void other_regions(const ep_diff_result *d, bool host, ep_text *out) {
         const ep_diff_region *r = &d->regions[i];
         if (i == d->main) continue;
         double host_a = (double)r->a.host_ns * 1e-3, host_b = (double)r->b.host_ns * 1e-3;
+        double device_a = (double)r->a.device_ns * 1e-3, device_b = (double)r->b.device_ns * 1e-3;
         if (host)
-            ep_text_printf(out, "  %s %6lld %4lld %11.1f %10.1f\n", ep_column_of(r->name, 35).text,
-                           (long long)r->a.instances, (long long)r->b.instances, host_a, host_b);
+            ep_text_printf(out, "  %s %6lld %4lld %11.*f %10.*f\n", ep_column_of(r->name, 35).text,
+                           (long long)r->a.instances, (long long)r->b.instances, decimals(host_a), host_a,
+                           decimals(host_b), host_b);
         else
-            ep_text_printf(out, "  %s %8lld %3lld %11.1f %8.1f %9.1f %8.1f\n", ep_column_of(r->name, 24).text,
-                           (long long)r->a.kernels, (long long)r->b.kernels, (double)r->a.device_ns * 1e-3,
-                           (double)r->b.device_ns * 1e-3, host_a, host_b);
+            ep_text_printf(out, "  %s %8lld %3lld %11.*f %8.*f %9.*f %8.*f\n", ep_column_of(r->name, 24).text,
+                           (long long)r->a.kernels, (long long)r->b.kernels, decimals(device_a), device_a,
+                           decimals(device_b), device_b, decimals(host_a), host_a, decimals(host_b), host_b);
     }
 }
 
