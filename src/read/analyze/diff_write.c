@@ -25,13 +25,18 @@ static void item_text(const ep_diff_side *s, const uint32_t *list, size_t n, siz
     ep_cut(line, width, out, size);
 }
 
+/* Decimals of microseconds: from a second on none, so that columns stay columns. */
+static int decimals(double us) {
+    return us >= 999999.5 ? 0 : 1;
+}
+
 /* A's kernels and, where they differ, B's on a line of their own: names need the width. */
 static void pair_lines(const ep_diff_region *r, const ep_diff_pair *p, ep_text *out, size_t column) {
     char a[200], b[200], a_us[24] = "", b_us[24] = "";
     item_text(&r->a, p->a, p->a_count, column, a, sizeof a);
     item_text(&r->b, p->b, p->b_count, column - 3, b, sizeof b);
-    if (p->a_count) snprintf(a_us, sizeof a_us, "%.1f", (double)p->a_ns * 1e-3);
-    if (p->b_count) snprintf(b_us, sizeof b_us, "%.1f", (double)p->b_ns * 1e-3);
+    if (p->a_count) snprintf(a_us, sizeof a_us, "%.*f", decimals((double)p->a_ns * 1e-3), (double)p->a_ns * 1e-3);
+    if (p->b_count) snprintf(b_us, sizeof b_us, "%.*f", decimals((double)p->b_ns * 1e-3), (double)p->b_ns * 1e-3);
     bool one_line = p->relation == EP_RELATION_SAME || !p->a_count || !p->b_count;
     if (one_line)
         ep_text_printf(out, "  %-8s%s", ep_relation_name(p->relation), ep_column_of(p->a_count ? a : b, column).text);
@@ -54,11 +59,6 @@ static int by_change(const void *x, const void *y) {
     int64_t p = llabs((*a)->b_ns - (*a)->a_ns), q = llabs((*b)->b_ns - (*b)->a_ns);
     if (p != q) return p < q ? 1 : -1;
     return *a < *b ? -1 : 1;
-}
-
-/* Decimals of microseconds: from a second on none, so that columns stay columns. */
-static int decimals(double us) {
-    return us >= 999999.5 ? 0 : 1;
 }
 
 static void total_line(ep_text *out, const char *what, size_t column, int64_t a, int64_t b) {
