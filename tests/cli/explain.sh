@@ -76,5 +76,12 @@ grep -q "ProfilerStep is overhead-bound" "$tmp/out" || fail "a step by its regio
 grep -q "ProfilerStep: 5 -> 5 kernels" "$tmp/out" || fail "a step by its region's name, twice: $(cat "$tmp/out")"
 "$epi" explain - <"$eager" >"$tmp/out" || fail "the standard input as -"
 grep -q "15 launches, 15 kernels" "$tmp/out" || fail "the standard input: $(cat "$tmp/out")"
+# a rank that ran on the host alone is not the slowest one; names without their common endings tell ranks apart
+cp "$traces/shared/resnet18-cpu-windows.json" "$tmp/a-long-name-of-a-host.12.1796079175405184517.pt.trace.json"
+"$epi" explain "$traces/explain/rank0.json" "$tmp"/a-long*.json >"$tmp/out" || fail "two ranks"
+grep -q "Rank 1 has no device work in its trace" "$tmp/out" || fail "a rank without a device: $(head -6 "$tmp/out")"
+grep -q "184517$" "$tmp/out" || fail "a rank's file: $(head -6 "$tmp/out")"
+"$epi" explain --json "$traces/explain/rank0.json" "$tmp"/a-long*.json >"$tmp/out"
+grep -q '"slowest_rank": null' "$tmp/out" || fail "a slowest rank that can't be told"
 "$epi" explain --help >"$tmp/out"
 grep -q -- "--window" "$tmp/out" || fail "no help"

@@ -140,15 +140,17 @@ static size_t slowest(const rank_sum *ranks, size_t count) {
     return best;
 }
 
-/* Numbers that several traces give are no ranks: then they are numbered as they were given. */
+/* Numbers that several traces give are no ranks, nor is none: then they are numbered as they were given. */
 static bool renumber(rank_sum *list, size_t count) {
+    size_t nameless = 0;
+    for (size_t i = 0; i < count; i++) nameless += list[i].study->trace->rank < 0;
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < i; k++)
             if (list[i].rank == list[k].rank) {
                 for (size_t n = 0; n < count; n++) list[n].rank = (int64_t)n;
                 return true;
             }
-    return false;
+    return nameless > 1;
 }
 
 static rank_sum *sums(ep_study *const *studies, size_t count) {
@@ -198,9 +200,22 @@ static void host_sentence(const rank_sum *ranks, size_t count, size_t slow, char
                  (long long)ranks[slow].rank, ep_figure_us(own).text, ep_figure_us(waited).text);
 }
 
+/* The first rank without device work among others that have some, or `count`. */
+static size_t without_device(const rank_sum *ranks, size_t count) {
+    size_t i = 0;
+    while (i < count && (ranks[0].host || ranks[i].study->facts->health.device_recorded)) i++;
+    return i;
+}
+
 static void sentence(const rank_sum *ranks, size_t count, size_t slow, char *text, size_t size) {
     if (ranks[0].host) {
         host_sentence(ranks, count, slow, text, size);
+        return;
+    }
+    size_t without = without_device(ranks, count);
+    if (without < count) {
+        snprintf(text, size, "Rank %lld has no device work in its trace: who is the slowest can't be told.",
+                 (long long)ranks[without].rank);
         return;
     }
     double extra, waited = 0, idle = extra_idle(ranks, count, slow);
@@ -220,15 +235,26 @@ static void sentence(const rank_sum *ranks, size_t count, size_t slow, char *tex
                  "Rank %lld is the slowest: its device stands idle %s longer than the others' do (it waits for its "
                  "host or its data).%s",
                  (long long)ranks[slow].rank, ep_figure_us(idle).text, others);
+    else if (extra < 0.05)
+        snprintf(text, size, "Rank %lld is the slowest.%s", (long long)ranks[slow].rank, others);
     else
         snprintf(text, size, "Rank %lld is the slowest: it works %s longer in %s kernels than the others do.%s",
                  (long long)ranks[slow].rank, ep_figure_us(extra).text, ep_kernel_class_name((ep_kernel_class)cls),
                  others);
 }
 
-static const char *file_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
+/* The file's name without its folder and, where it is long, without the endings that all have: what tells ranks apart is
+ * before them. */
+static void file_name(const char *path, char *out, size_t size) {
+    static const char *const endings[] = {".gz", ".json", ".trace", ".pt"};
+    const char *slash = strrchr(path, '/'), *name = slash && slash[1] ? slash + 1 : path;
+    char whole[512];
+    snprintf(whole, sizeof whole, "%s", name);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings && strlen(whole) > 20; i++) {
+        size_t n = strlen(whole), m = strlen(endings[i]);
+        if (n > m && strcmp(whole + n - m, endings[i]) == 0) whole[n - m] = 0;
+    }
+    ep_cut(whole, 20, out, size);
 }
 
 ep_status ep_ranks_text(ep_study *const *studies, size_t count, int width_in, ep_text *out, ep_error *err) {
@@ -242,9 +268,9 @@ ep_status ep_ranks_text(ep_study *const *studies, size_t count, int width_in, ep
     for (size_t i = 0; i < count; i++) {
         char idle[32] = "", name[32];
         if (!host) snprintf(idle, sizeof idle, "%11.1f", ranks[i].idle_us);
+        file_name(studies[i]->label, name, sizeof name);
         ep_text_printf(out, "  %4lld%s %12.1f %14.1f %15.1f%s  %s\n", (long long)ranks[i].rank, host ? "    " : "",
-                       host ? ranks[i].window_us : ranks[i].busy_us, ranks[i].own_us, ranks[i].comm_us, idle,
-                       ep_cut(file_name(studies[i]->label), 20, name, sizeof name));
+                       host ? ranks[i].window_us : ranks[i].busy_us, ranks[i].own_us, ranks[i].comm_us, idle, name);
     }
     sentence(ranks, count, slowest(ranks, count), line, sizeof line);
     ep_text left = {0};
@@ -281,7 +307,7 @@ void ep_ranks_json(ep_study *const *studies, size_t count, ep_json_out *o) {
     size_t slow = slowest(ranks, count);
     sentence(ranks, count, slow, line, sizeof line);
     ep_json_object(o);
-    ep_json_put_int(o, "slowest_rank", ranks[slow].rank);
+    ep_json_put_known(o, "slowest_rank", without_device(ranks, count) < count ? -1 : ranks[slow].rank);
     ep_json_put_str(o, "sentence", line);
     ep_json_put_array(o, "ranks");
     for (size_t i = 0; i < count; i++) {
