@@ -163,6 +163,9 @@ function explainTables(e) {
   add('Matrix products', e.gemms, table('From the recorded shapes.', [
     ['op', 'Op'], ['m', 'M', whole], ['n', 'N', whole], ['k', 'K', whole], ['dtype', 'Type'], ['epilogue', 'Epilogue'], ['count', 'Count', whole], ['us', '\u00b5s', micro],
     ['tflops', 'TFLOP/s', micro], ['bound_us', 'Bound \u00b5s', micro], ['kernel', 'Kernel']], e.gemms || [], 200));
+  add('Memory', e.memory, table('What the allocators held, from the events of profile_memory.', [
+    ['device', 'Device'], ['peak_bytes', 'At most', bytes], ['peak_us', 'At \u00b5s', micro], ['op', 'In op'], ['outer_op', 'Outermost op'], ['region', 'Region'],
+    ['start_bytes', 'Before the first event', bytes], ['end_bytes', 'After the last', bytes], ['reserved_bytes', 'Reserved at most', bytes], ['events', 'Events', whole]], e.memory || [], 100));
   add('Compiled code', e.compiled, table('Host time of one call, in the median.', [
     ['name', 'Name'], ['calls', 'Calls', whole], ['entries', 'Entries', whole], ['call_us', 'Call \u00b5s', micro], ['lookup_us', 'Lookup \u00b5s', micro],
     ['guard_us', 'Guards \u00b5s', micro], ['prologue_us', 'Prologue \u00b5s', micro]], e.compiled || [], 100));
