@@ -218,6 +218,8 @@ static ep_status store_row(kineto_reader *r, ep_event_kind kind, uint32_t catego
     return EP_OK;
 }
 
+enum { MOST_DEVICES = 64 }; /* of one process; more are made up, and each is looked for in all others */
+
 /* A [memory] event says what its device has allocated after it. Events may stand in any order. */
 static bool store_memory(kineto_reader *r, uint32_t lane) {
     const raw_event *e = &r->raw;
@@ -226,6 +228,7 @@ static bool store_memory(kineto_reader *r, uint32_t lane) {
     if (__builtin_sub_overflow(e->allocated, e->memory_bytes, &before)) return true;
     size_t i = 0;
     while (i < t->memory_count && (t->memory[i].type != e->memory_type || t->memory[i].device != e->memory_device)) i++;
+    if (i == MOST_DEVICES) return true;
     if (i == t->memory_count) {
         if (!ep_grow(&t->memory, &t->memory_cap, i + 1, sizeof *t->memory)) return false;
         t->memory[t->memory_count++] = (ep_memory_use){.type = e->memory_type,
