@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -78,9 +79,34 @@ bool ep_isa_request_amx(void) {
 }
 #endif
 
-static int64_t cache(int name, int64_t usual) {
-    long n = sysconf(name);
-    return n > 0 ? n : usual;
+/* What the kernel tells of level `level`'s cache of data; 0: nothing. For systems whose sysconf does not know. */
+static int64_t cache_of_kernel(int level) {
+    for (int i = 0; i < 8; i++) {
+        char path[96], type = 0;
+        int is = 0;
+        unsigned kib = 0;
+        static const char *const names[] = {"level", "type", "size"};
+        for (int k = 0; k < 3; k++) {
+            snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", i, names[k]);
+            FILE *f = fopen(path, "re");
+            if (!f) return 0;
+            int got = k == 0 ? fscanf(f, "%d", &is) : k == 1 ? fscanf(f, "%c", &type) : fscanf(f, "%uK", &kib);
+            fclose(f);
+            if (got != 1) return 0;
+        }
+        if (is == level && type != 'I') return (int64_t)kib << 10;
+    }
+    return 0;
+}
+
+static int64_t cache(int level, int64_t usual) {
+    long bytes = 0;
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+    static const int names[] = {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE};
+    bytes = sysconf(names[level - 1]);
+#endif
+    int64_t told = bytes > 0 ? bytes : cache_of_kernel(level);
+    return told ? told : usual;
 }
 
 /* Where OMP_PROC_BIND is set, OpenMP has bound the first thread to one core already; it knows how many there were. */
@@ -101,9 +127,9 @@ static void fill(void) {
         if (strcmp(cap, isa_names[i]) == 0 && (ep_isa)i < cpu.isa) cpu.isa = (ep_isa)i;
     brand(cpu.model);
     cpu.cores = usable_cores();
-    cpu.l1 = cache(_SC_LEVEL1_DCACHE_SIZE, 32 << 10);
-    cpu.l2 = cache(_SC_LEVEL2_CACHE_SIZE, 1 << 20);
-    cpu.l3 = cache(_SC_LEVEL3_CACHE_SIZE, 4 << 20);
+    cpu.l1 = cache(1, 32 << 10);
+    cpu.l2 = cache(2, 1 << 20);
+    cpu.l3 = cache(3, 4 << 20);
 }
 
 const ep_cpu *ep_cpu_get(void) {
