@@ -420,14 +420,17 @@ typedef struct step {
     const char *more, *more_end; /* x of the next part of k */
 } step;
 
-/* Weights of the block stay in L1; x passes by with a hint not to displace them, always one step ahead of its use. */
+/* Where x lies as it is (not packed) there is one block, and less to keep in registers.
+ * Weights of the block stay in L1; x passes by with a hint not to displace them, always one step ahead of its use. */
 static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, const step *t, const bool first,
                                                              const bool packed, const int kind, finish *f) {
-    const int64_t chunks = t->chunks, all = s->chunks;
-    const int lines = t->lines;
+    const int64_t chunks = t->chunks, all = packed ? s->chunks : chunks;
+    int64_t due = packed ? f->due : 0;
+    const int lines = packed ? t->lines : s->lines;
     const int64_t a_row = packed ? 64 : s->a_row, a_chunk = packed ? 2048 : 64;
     const char *b = t->b, *x = chunks > 1 ? t->a + a_chunk : t->next, *next = t->next;
-    const char *sums = t->sums, *sums_end = t->sums_end, *more = t->more, *more_end = t->more_end;
+    const char *sums = t->sums, *sums_end = first ? sums : t->sums_end, *more = t->more;
+    const char *more_end = packed ? t->more_end : more + s->more_lines * 64;
     float *c = t->c, *before = t->before;
     const char *ahead = ep_fetch(t->ahead, lines, chunks);
     _tile_loadd(6, b, 128);
@@ -443,7 +446,7 @@ static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, 
     _tile_dpbf16ps(3, 5, 7);
     _tile_stream_loadd(5, x + 16 * a_row, a_row);
     if (kind != FINISH_NONE)
-        for (f->due += f->rows; f->due >= all; f->due -= all) finish_row(f, kind);
+        for (due += f->rows; due >= all; due -= all) finish_row(f, kind);
     for (int64_t i = 1; i < chunks; i++) {
         b += 2048;
         x = i + 1 < chunks ? x + a_chunk : next;
@@ -459,8 +462,9 @@ static inline __attribute__((always_inline)) void sweep_tile(const ep_sweep *s, 
         _tile_dpbf16ps(3, 5, 7);
         _tile_stream_loadd(5, x + 16 * a_row, a_row);
         if (kind != FINISH_NONE)
-            for (f->due += f->rows; f->due >= all; f->due -= all) finish_row(f, kind);
+            for (due += f->rows; due >= all; due -= all) finish_row(f, kind);
     }
+    if (packed) f->due = due;
 }
 
 /* One block of k of all tiles. `before`: as of step; returns where the last tile's sums go to. */
@@ -469,11 +473,13 @@ static inline __attribute__((always_inline)) float *sweep_block(const ep_sweep *
                                                                 uint16_t *odd, finish *f) {
     const bool ring = kind != FINISH_NONE && s->ring, gelu = kind == FINISH_TANH || kind == FINISH_ERF;
     const bool last = block + 1 == s->blocks;
-    const int64_t from = s->chunks * block / s->blocks, chunks = s->chunks * (block + 1) / s->blocks - from;
+    const bool one = !packed || s->blocks == 1; /* no divisions then */
+    const int64_t from = one ? 0 : s->chunks * block / s->blocks;
+    const int64_t chunks = (one ? s->chunks : s->chunks * (block + 1) / s->blocks) - from;
     const int64_t a_chunk = packed ? 2048 : 64;
     const char *a0 = s->a + from * a_chunk, *ahead = last ? s->ahead : s->b + (from + chunks) * 2048;
-    const int64_t more = s->more_lines * block / s->blocks * 64,
-                  more_end = s->more_lines * (block + 1) / s->blocks * 64;
+    const int64_t more = one ? 0 : s->more_lines * block / s->blocks * 64;
+    const int64_t more_end = one ? s->more_lines * 64 : s->more_lines * (block + 1) / s->blocks * 64;
     step t = {.b = s->b + from * 2048, .chunks = chunks, .lines = ahead ? s->lines : 0};
     for (int64_t i = 0; i < s->tiles; i++) {
         const bool end = i + 1 == s->tiles;
@@ -481,7 +487,7 @@ static inline __attribute__((always_inline)) float *sweep_block(const ep_sweep *
         t.next = !end ? t.a + s->a_tile : last ? t.a : a0 + chunks * a_chunk;
         t.c = s->c + i * 1024, t.before = before;
         t.sums = (const char *)(end ? s->c : t.c + 1024);
-        t.sums_end = t.sums + ((first && !end) || (last && end) ? 0 : 4096);
+        t.sums_end = t.sums + (last && end ? 0 : 4096);
         t.ahead = ahead ? ahead + i * chunks * s->lines * 64 : s->b;
         t.more = s->more + i * s->more_tile + more, t.more_end = s->more + i * s->more_tile + more_end;
         if (ring && i == 2) finish_begin(f, s, kind);
