@@ -153,7 +153,8 @@ ep_status ep_analyze_gemms(ep_study *s, ep_error *err) {
         ep_gemm_row *g = &s->gemms[i];
         double us = (double)g->ns * 1e-3 / (double)g->count;
         if (!g->reason && us > 0)
-            g->tflops = 2.0 * (double)g->batch * (double)g->m * (double)g->n * (double)g->k / us * 1e-6;
+            g->tflops = ep_flops_per_product(g->dtype) * (double)g->batch * (double)g->m * (double)g->n * (double)g->k /
+                        us * 1e-6;
     }
     if (s->gemm_count) qsort(s->gemms, s->gemm_count, sizeof *s->gemms, by_gap);
     return EP_OK;

@@ -67,6 +67,8 @@ static double peak_gflops(const ep_study *s, const char *dtype) {
         const char *name;
         ep_dtype dtype;
     } known[] = {{"f32", EP_DTYPE_F32}, {"bf16", EP_DTYPE_BF16}, {"f16", EP_DTYPE_F16}};
+    if (strcmp(dtype, "c64") == 0) dtype = "f32"; /* complex numbers are pairs of these */
+    if (strcmp(dtype, "c128") == 0) dtype = "f64";
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(dtype, known[i].name) == 0) return s->machine.gflops[known[i].dtype][1];
     return ep_gpu_tflops(s->device_name, dtype) * 1e3;

@@ -47,13 +47,18 @@ static int64_t whole_bytes(const ep_operand *o) {
     return product(o->numel, o->element, 1, 1);
 }
 
+int ep_flops_per_product(const char *dtype) {
+    return strcmp(dtype, "c64") == 0 || strcmp(dtype, "c128") == 0 ? 8 : 2;
+}
+
 static void gemm(ep_op_work *w, const ep_operand *a, const ep_operand *b, int64_t batch, int64_t m, int64_t n,
                  int64_t k) {
     w->gemm = true;
     w->batch = batch, w->m = m, w->n = n, w->k = k;
     set_dtype(w, a);
     set_output(w, product(batch, m, n, 1), a->element);
-    known(w, product(2 * batch, m, n, k), whole_bytes(a) + whole_bytes(b), w->out_bytes);
+    known(w, product(ep_flops_per_product(a->dtype), product(batch, m, 1, 1), n, k), whole_bytes(a) + whole_bytes(b),
+          w->out_bytes);
 }
 
 static void mm_of(ep_op_work *w, int first) {

@@ -39,4 +39,7 @@ int ep_torch_operands(const char *dims, const char *types, ep_operand *out, int 
 /* Marks the operands that "Input Strides" says are expanded; their bytes are those of the elements that differ. */
 void ep_torch_strides(const char *strides, ep_operand *operands, int count);
 
+/* Flops of one multiplication and addition: of complex numbers four of each. */
+int ep_flops_per_product(const char *dtype);
+
 #endif

@@ -45,6 +45,8 @@ static void test_known_work(void **state) {
         {"aten::addmm", "[[64],[1024,32],[32,64],[],[]]",
          "[\"c10::BFloat16\",\"c10::BFloat16\",\"c10::BFloat16\",\"Scalar\",\"Scalar\"]", NULL,
          2LL * 1024 * 32 * 64 + 1024 * 64, 2LL * (64 + 1024 * 32 + 32 * 64), 2LL * 1024 * 64, 1024LL * 64},
+        {"aten::mm", "[[10, 20], [20, 30]]", "[\"c10::complex<float>\", \"c10::complex<float>\"]", NULL,
+         8LL * 10 * 20 * 30, 8LL * (200 + 600), 8LL * 300, 300},
         {"aten::bmm", "[[4, 8, 16], [4, 16, 32]]", "[\"float\", \"float\"]", NULL, 2LL * 4 * 8 * 16 * 32,
          4LL * (4 * 8 * 16 + 4 * 16 * 32), 4LL * 4 * 8 * 32, 4LL * 8 * 32},
         {"aten::linear", "[[64, 128, 768], [3072, 768], []]", "[\"c10::Half\", \"c10::Half\", \"\"]", NULL,
