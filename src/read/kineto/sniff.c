@@ -34,6 +34,7 @@ static const struct {
           "this is a Python pickle, such as a memory snapshot; a trace that torch.profiler wrote is wanted"),
     MAGIC("\x80\x05",
           "this is a Python pickle, such as a memory snapshot; a trace that torch.profiler wrote is wanted"),
+    MAGIC("\xff\xfe\0\0", "this text is UTF-32; JSON traces are UTF-8"),
     MAGIC("\xff\xfe", "this text is UTF-16; JSON traces are UTF-8"),
     MAGIC("\xfe\xff", "this text is UTF-16; JSON traces are UTF-8"),
 };
@@ -81,6 +82,7 @@ ep_status kineto_no_events(const kineto_reader *r) {
     static const struct {
         const char *part, *sentence;
     } tools[] = {
+        {"\"traceEvents\"", "\"traceEvents\" is inside another object here; write that object to a file of its own"},
         {"speedscope.app", "this is a speedscope profile, not a trace that torch.profiler wrote"},
         {"chakra", "this is a PyTorch execution trace (the graph of ops); a profiler trace with traceEvents is wanted"},
         {"\"nodes\"",
@@ -91,10 +93,10 @@ ep_status kineto_no_events(const kineto_reader *r) {
         {"\"ph\"", "this is one event, or one a line; a trace has them in a list: [{...}, {...}]"},
     };
     const char *keys = r->schema.data ? r->schema.data : "";
-    for (size_t i = 0; i < sizeof tools / sizeof *tools; i++)
-        if (strstr(keys, tools[i].part)) return ep_fail(r->err, EP_ERROR_FORMAT, "%s", tools[i].sentence);
     if (r->saw_no_list)
         return ep_fail(r->err, EP_ERROR_FORMAT, "\"traceEvents\" is no list here, so this is no profiler trace");
+    for (size_t i = 0; i < sizeof tools / sizeof *tools; i++)
+        if (strstr(keys, tools[i].part)) return ep_fail(r->err, EP_ERROR_FORMAT, "%s", tools[i].sentence);
     return ep_fail(r->err, EP_ERROR_FORMAT, "this JSON has no \"traceEvents\", so it is no profiler trace");
 }
 

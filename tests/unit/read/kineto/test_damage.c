@@ -120,6 +120,7 @@ static const struct {
     {"xla", "its 3 events have none"},
     {"viewer", "Chrome's viewer, not of torch.profiler"},
     {"viewer", "its 5 events have 'a', 'b', 'c', 'd' and others"},
+    {"nested", "inside another object"},
     {"lines", "one event, or one a line"},
     {"memory", "snapshot of PyTorch's memory"},
     {"speedscope", "speedscope"},
