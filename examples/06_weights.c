@@ -60,7 +60,9 @@ int main(int argc, char **argv) {
     bool kept = ep_block_load_packed(block, "06_weights.packed", true) == EP_OK;
     stop_on(ep_block_prepare(block, EP_MODE_TUNED, x));
     if (!kept) stop_on(ep_block_save_packed(block, "06_weights.packed"));
-    stop_on(ep_block_run(block, EP_MODE_TUNED, x, NULL, &y)); /* any number of rows, again and again */
+    /* Any number of rows, again and again; into memory that is there, or as a new tensor. */
+    stop_on(ep_tensor_create(EP_DTYPE_F32, 2, (int64_t[]){32, ep_block_out(block)}, &err, &y));
+    stop_on(ep_block_run_into(block, EP_MODE_TUNED, x, NULL, y));
     stop_on(ep_block_run(block, EP_MODE_EAGER, x, NULL, &z));
     ep_difference d;
     stop_on(ep_tensor_compare(y, z, 1e-3, &err, &d));
