@@ -80,6 +80,16 @@ typedef struct ep_gated_row {
     int64_t intermediate_bytes;
 } ep_gated_row;
 
+typedef struct ep_attention_row { /* the scores go through memory */
+    const char *form;             /* by hand, or math: PyTorch's own attention taken apart */
+    const char *ops[EP_CHAIN_MAX];
+    int length;
+    const char *dtype, *blocked_by;
+    int64_t batch, queries, keys, head_dim, instances;
+    int64_t scores_bytes, bytes_saved; /* of one instance: the scores once, and all their trips */
+    int64_t ns, between_ns;            /* of all instances; between the two products */
+} ep_attention_row;
+
 typedef struct ep_regime_row {
     const char *name;
     int64_t instances, kernels; /* kernels: of the median instance */
@@ -157,6 +167,8 @@ typedef struct ep_study {
     size_t fusion_count, fusion_cap;
     ep_gated_row *gated;
     size_t gated_count, gated_cap;
+    ep_attention_row *attentions; /* most time between the products first */
+    size_t attention_count, attention_cap;
     ep_regime_row *regimes;
     size_t regime_count, regime_cap;
     int64_t comm_ns, comm_hidden_ns; /* in collectives, over the devices; of that beside other kernels */

@@ -418,6 +418,30 @@ static void memory(const ep_study *s, ep_json_out *o) {
     ep_json_end(o);
 }
 
+static void attentions(const ep_study *s, ep_json_out *o) {
+    ep_json_put_array(o, "attentions");
+    for (size_t i = 0; i < s->attention_count; i++) {
+        const ep_attention_row *r = &s->attentions[i];
+        bool timed = s->facts->health.device_recorded || ep_study_host_only(s);
+        ep_json_object(o);
+        ep_json_put_str(o, "form", r->form);
+        names(o, "ops", r->ops, r->length);
+        ep_json_put_int(o, "instances", r->instances);
+        ep_json_put_int(o, "batch", r->batch);
+        ep_json_put_int(o, "queries", r->queries);
+        ep_json_put_int(o, "keys", r->keys);
+        ep_json_put_int(o, "head_dim", r->head_dim);
+        ep_json_put_str(o, "dtype", r->dtype);
+        ep_json_put_int(o, "scores_bytes", r->scores_bytes);
+        ep_json_put_int(o, "bytes_saved", r->bytes_saved);
+        ep_json_put_fixed(o, "total_us", timed ? (double)r->ns * 1e-3 : NAN, 3);
+        ep_json_put_fixed(o, "between_us", timed ? (double)r->between_ns * 1e-3 : NAN, 3);
+        ep_json_put_str(o, "blocked_by", r->blocked_by);
+        ep_json_end(o);
+    }
+    ep_json_end(o);
+}
+
 static void compiles(const ep_study *s, ep_json_out *o) {
     ep_json_put_array(o, "compiled");
     for (size_t i = 0; i < s->compile_count; i++) {
@@ -530,6 +554,7 @@ void ep_explain_json(const ep_study *s, ep_json_out *o) {
     regions(s, o);
     gemms(s, o);
     fusions(s, o);
+    attentions(s, o);
     memory(s, o);
     compiles(s, o);
     communication(s, o);

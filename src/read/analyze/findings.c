@@ -317,6 +317,37 @@ static void gated_findings(ep_study *s) {
     }
 }
 
+static const char *attention_advice(const ep_attention_row *r) {
+    if (r->blocked_by) return r->blocked_by;
+    if (strcmp(r->form, "math") == 0)
+        return "PyTorch took its own attention apart (the math backend): no fused one took these arguments, or they "
+               "are "
+               "switched off. Inside torch.nn.attention.sdpa_kernel of one fused backend a warning says why.";
+    return "torch.nn.functional.scaled_dot_product_attention keeps the scores on the chip, a tile at a time; scale, "
+           "mask "
+           "and dropout are its arguments.";
+}
+
+static void attention_findings(ep_study *s) {
+    bool timed = s->facts->health.device_recorded || ep_study_host_only(s);
+    for (size_t i = 0; i < s->attention_count && i < 3; i++) {
+        const ep_attention_row *r = &s->attentions[i];
+        double n = (double)r->instances, each = (double)r->ns * 1e-3 / n, between = (double)r->between_ns * 1e-3 / n;
+        const char *time =
+            timed ? ep_study_printf(s, " It takes %s, %s of it between the two products.", US(each), US(between)) : "";
+        const char *text = ep_study_printf(
+            s,
+            "Attention with its scores in memory, %s: batch x heads %lld, %lld queries x %lld keys, head size %lld, %s "
+            "(%s). The scores are %s; these ops write and read %s of them, a fused kernel none.%s",
+            times(s, r->instances), (long long)r->batch, (long long)r->queries, (long long)r->keys,
+            (long long)r->head_dim, r->dtype, joined(s, r->ops, r->length), BYTES(r->scores_bytes),
+            BYTES(r->bytes_saved), time);
+        double worth = (double)r->between_ns * 1e-3;
+        if (!ep_study_finding(s, "attention", r->blocked_by ? worth * 0.1 : worth, text)) return;
+        ep_study_evidence(s, attention_advice(r));
+    }
+}
+
 static void gemm_findings(ep_study *s) {
     const ep_gemm_row *g = s->gemm_count ? &s->gemms[0] : NULL;
     int64_t bias = 0, before = 0;
@@ -618,6 +649,7 @@ ep_status ep_analyze_findings(ep_study *s, ep_error *err) {
     regime_findings(s);
     fusion_findings(s);
     gated_findings(s);
+    attention_findings(s);
     gemm_findings(s);
     view_findings(s);
     memset_findings(s);

@@ -373,10 +373,10 @@ ep_status ep_study_create(const ep_trace *trace, const char *label, const ep_ana
 
 void ep_study_destroy(ep_study *s) {
     if (!s) return;
-    void *const owned[] = {s->node_graph, s->node_step,  s->by_stream, s->work,    s->work_lanes,
-                           s->lane_first, s->rows,       s->nodes,     s->node_of, s->producers,
-                           s->bounds,     s->gemms,      s->gated,     s->fusions, s->regimes,
-                           s->compiles,   s->recompiles, s->findings,  s->idles,   s->memory};
+    void *const owned[] = {s->node_graph, s->node_step, s->by_stream, s->work,      s->work_lanes, s->lane_first,
+                           s->rows,       s->nodes,     s->node_of,   s->producers, s->bounds,     s->gemms,
+                           s->gated,      s->fusions,   s->regimes,   s->compiles,  s->recompiles, s->findings,
+                           s->idles,      s->memory,    s->attentions};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) free(owned[i]);
     ep_facts_destroy(s->facts);
     ep_arena_free(&s->arena);

@@ -63,29 +63,15 @@ static void check(const char *name) {
 
 static void test_pictures(void **state) {
     (void)state;
-    static const char *const names[] = {"explain/overhead",
-                                        "explain/copies_feed_gated",
-                                        "explain/epilogue_own_kernel",
-                                        "explain/recompiles",
-                                        "explain/compile_spans",
-                                        "explain/compile_spans_old",
-                                        "explain/graph_break",
-                                        "explain/bias_not_fused",
-                                        "explain/chain",
-                                        "explain/residual",
-                                        "explain/written_only",
-                                        "explain/training_step",
-                                        "explain/data_loading",
-                                        "explain/collectives",
-                                        "small/overlap",
-                                        "small/host_products",
-                                        "small/overrun",
-                                        "small/lost_kernels",
-                                        "small/lost_kernels_ops",
-                                        "small/lost_kernels_absolute",
-                                        "small/four_calls",
-                                        "small/annotations",
-                                        "small/backward_flows"};
+    static const char *const names[] = {
+        "explain/overhead",     "explain/copies_feed_gated", "explain/epilogue_own_kernel",
+        "explain/recompiles",   "explain/compile_spans",     "explain/compile_spans_old",
+        "explain/graph_break",  "explain/bias_not_fused",    "explain/chain",
+        "explain/residual",     "explain/written_only",      "explain/training_step",
+        "explain/data_loading", "explain/collectives",       "explain/attention",
+        "small/overlap",        "small/host_products",       "small/overrun",
+        "small/lost_kernels",   "small/lost_kernels_ops",    "small/lost_kernels_absolute",
+        "small/four_calls",     "small/annotations",         "small/backward_flows"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) check(names[i]);
 }
 
@@ -131,6 +117,22 @@ static void test_article_compiled_and_liger(void **state) {
     ep_report_destroy(r);
     r = explain(EP_TEST_DIR "/trace/shared/article/mlp_liger.json");
     must_hold(ep_report_text(r), liger, 2);
+    ep_report_destroy(r);
+}
+
+/* On a device the time is the kernels'; PyTorch's fused attention in the same trace is none. */
+static void test_attention_on_a_device(void **state) {
+    (void)state;
+    ep_report *r = explain(EP_TEST_DIR "/trace/h200/attention.json.gz");
+    static const char *const lines[] = {
+        "Attention with its scores in memory, 2 times: batch x heads 32, 1024 queries x 1024 keys, head size 64, bf16 "
+        "(aten::bmm + aten::mul + aten::_softmax + aten::bmm). The scores are 67.1 MB; these ops write and read 402.7 "
+        "MB of them, a fused kernel none. It takes 133.6 us, 91.4 us of it between the two products.",
+        "torch.nn.functional.scaled_dot_product_attention keeps the scores on the chip"};
+    static const char *const json[] = {"\"scores_bytes\": 67108864", "\"bytes_saved\": 402653184",
+                                       "\"between_us\": 182.720"};
+    must_hold(ep_report_text(r), lines, sizeof lines / sizeof lines[0]);
+    must_hold(ep_report_json(r), json, sizeof json / sizeof json[0]);
     ep_report_destroy(r);
 }
 
@@ -298,6 +300,7 @@ int main(void) {
         cmocka_unit_test(test_pictures),
         cmocka_unit_test(test_article_eager),
         cmocka_unit_test(test_article_compiled_and_liger),
+        cmocka_unit_test(test_attention_on_a_device),
         cmocka_unit_test(test_host_alone),
         cmocka_unit_test(test_no_device_events),
         cmocka_unit_test(test_no_shapes),
