@@ -43,10 +43,12 @@ EP_API ep_status ep_block_run(ep_block *block, ep_mode mode, const ep_tensor *x,
                               ep_tensor **out);
 /* The same into memory of the caller's: out has the shape, dtype and device of y and any strides but 0. Tuned mode on the
  * CPU writes there at once, if out's columns are adjacent; else, and in the other modes, the result is copied. out may be
- * the residual or share memory with x: what was there is read first. */
+ * the residual or share memory with x: what was there is read first. Refused: EP_ERROR_SHAPE for another shape or dtype,
+ * EP_ERROR_STRIDE for a stride of 0, EP_ERROR_CAPTURE while an ep_compile records. After a failure out may hold a part. */
 EP_API ep_status ep_block_run_into(ep_block *block, ep_mode mode, const ep_tensor *x, const ep_tensor *residual,
                                    ep_tensor *out);
-/* Does now what the first call in `mode` would do (pack, compile), and waits for it. */
+/* Does now what the first calls in `mode` would do (pack, compile, measure which way is faster), and waits for it. Beside
+ * other work compiled mode may still be undecided after 2 s: then it returns EP_OK, and later calls go on measuring. */
 EP_API ep_status ep_block_prepare(ep_block *block, ep_mode mode, const ep_tensor *x);
 /* EP_OK if `mode` is available for this block here, else EP_ERROR_NOT_BUILT or EP_ERROR_UNSUPPORTED with the reason. */
 EP_API ep_status ep_block_supports(ep_block *block, ep_mode mode);

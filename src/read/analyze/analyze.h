@@ -80,8 +80,12 @@ typedef struct ep_gated_row {
     int64_t intermediate_bytes;
 } ep_gated_row;
 
+/* Whose attention: written out in the model, PyTorch's own taken apart, or that of its layers' fast path for inference. */
+#define EP_ATTENTION_BY_HAND "by hand"
+#define EP_ATTENTION_MATH "math"
+#define EP_ATTENTION_FAST_PATH "fast path"
 typedef struct ep_attention_row { /* the scores go through memory */
-    const char *form;             /* by hand, or math: PyTorch's own attention taken apart */
+    const char *form;             /* one of these */
     const char *ops[EP_CHAIN_MAX];
     int length;
     const char *dtype, *blocked_by;

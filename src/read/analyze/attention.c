@@ -54,6 +54,7 @@ static role role_of(const char *name) {
 enum {
     OPEN = 4,   /* products whose result may still become scores */
     REACH = 48, /* ops that have a role, from the product on, until it is given up */
+    KEYS = 16,  /* fewer are experts that a gate weighs */
     BEHIND = 12 /* after the second product: the same, for another reader of the weights */
 };
 
@@ -98,7 +99,7 @@ static const ep_operand *scores_in(const ep_op_work *w, int64_t numel) {
 
 static void begin(walk *k, uint32_t op, const ep_op_work *w) {
     scores *c = &k->open[k->next];
-    if (!w->known || !w->gemm || w->batch < 2) return;
+    if (!w->known || !w->gemm || w->batch < 2 || w->n < KEYS) return;
     k->next = (k->next + 1) % OPEN;
     *c = (scores){.live = true, .length = 1, .batch = w->batch, .m = w->m, .n = w->n, .k = w->k};
     c->ops[0] = op;
@@ -137,16 +138,19 @@ static void pass(walk *k, uint32_t op, role r, const ep_op_work *w) {
     }
 }
 
-/* PyTorch's own attention, taken apart. */
-static bool is_math(const ep_study *s, uint32_t op) {
-    for (int up = 0; up < 8 && op != EP_NO_INDEX; up++, op = s->facts->links->parent[op])
-        if (strstr(ep_study_name(s, op), "scaled_dot_product_attention")) return true;
-    return false;
+/* Whose code it is, by the ops around it. */
+static const char *form_of(const ep_study *s, uint32_t op) {
+    for (int up = 0; up < 8 && op != EP_NO_INDEX; up++, op = s->facts->links->parent[op]) {
+        const char *name = ep_study_name(s, op);
+        if (strstr(name, "scaled_dot_product_attention")) return EP_ATTENTION_MATH;
+        if (strcmp(name, "aten::_native_multi_head_attention") == 0) return EP_ATTENTION_FAST_PATH;
+    }
+    return EP_ATTENTION_BY_HAND;
 }
 
 static bool same_row(const ep_attention_row *a, const ep_attention_row *b) {
     if (a->length != b->length || a->batch != b->batch || a->queries != b->queries || a->keys != b->keys) return false;
-    if (a->form != b->form || strcmp(a->dtype, b->dtype) != 0 || a->head_dim != b->head_dim) return false;
+    if (strcmp(a->form, b->form) != 0 || strcmp(a->dtype, b->dtype) != 0 || a->head_dim != b->head_dim) return false;
     for (int i = 0; i < a->length; i++)
         if (a->ops[i] != b->ops[i]) return false;
     return true;
@@ -178,7 +182,7 @@ static bool end(walk *k, uint32_t op, const ep_op_work *w, bool *taken) {
             w->known && w->gemm && c->live && c->softmax && w->batch == c->batch && w->m == c->m && w->k == c->n;
         if (!fits) continue;
         ep_attention_row r = {.instances = 1, .batch = c->batch, .queries = c->m, .keys = c->n, .head_dim = c->k};
-        r.form = is_math(k->s, op) ? "math" : "by hand";
+        r.form = form_of(k->s, op);
         r.dtype = ep_study_printf(k->s, "%s", c->dtype);
         r.scores_bytes = c->bytes;
         r.bytes_saved = c->passes_bytes + c->numel * w->in[0].element;

@@ -319,7 +319,11 @@ static void gated_findings(ep_study *s) {
 
 static const char *attention_advice(const ep_attention_row *r) {
     if (r->blocked_by) return r->blocked_by;
-    if (strcmp(r->form, "math") == 0)
+    if (strcmp(r->form, EP_ATTENTION_FAST_PATH) == 0)
+        return "PyTorch's fast path for inference stores its scores: torch.backends.mha.set_fastpath_enabled(False) "
+               "lets "
+               "the layer take a fused kernel.";
+    if (strcmp(r->form, EP_ATTENTION_MATH) == 0)
         return "PyTorch took its own attention apart (the math backend): no fused one took these arguments, or they "
                "are "
                "switched off. Inside torch.nn.attention.sdpa_kernel of one fused backend a warning says why.";

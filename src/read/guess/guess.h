@@ -52,7 +52,6 @@ typedef struct ep_term {
 
 typedef enum ep_relation { EP_REL_EQ, EP_REL_NE, EP_REL_LT, EP_REL_LE, EP_REL_GT, EP_REL_GE } ep_relation;
 const char *ep_relation_text(ep_relation r);
-bool ep_relation_holds(ep_relation r, double a, double b);
 
 typedef enum ep_claim_form {
     EP_CLAIM_VALUE,      /* term relation low */

@@ -17,17 +17,6 @@ const char *ep_relation_text(ep_relation r) {
     return text[r];
 }
 
-bool ep_relation_holds(ep_relation r, double a, double b) {
-    switch (r) {
-    case EP_REL_EQ: return a == b;
-    case EP_REL_NE: return a != b;
-    case EP_REL_LT: return a < b;
-    case EP_REL_LE: return a <= b;
-    case EP_REL_GT: return a > b;
-    default: return a >= b;
-    }
-}
-
 void ep_quantity_print(ep_text *out, ep_quantity q) {
     char number[40];
     for (int digits = 6; digits <= 17; digits++) {

@@ -44,7 +44,8 @@ ep_status ep_block_compiled_run(ep_block *b, const ep_tensor *x, const ep_tensor
 
 /* Until the code is there and the choice between it and eager is made, so that later calls are all alike. */
 ep_status ep_block_compiled_settle(ep_block *b, const ep_tensor *x) {
-    enum { FEW = 64, MOST = 256 }; /* beside other work most samples may not count; */
+    /* Beside other work most samples may not count: then it is given up at MOST calls, or after most_ns past FEW. */
+    enum { FEW = 64, MOST = 256 };
     static const int64_t most_ns = 2000000000;
     int64_t start = ep_clock_ns();
     EP_TRY(ep_block_compiled_wait(b, false));

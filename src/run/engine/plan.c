@@ -25,13 +25,6 @@ int64_t ep_plan_workspace(const ep_plan *p) {
     return p->workspace;
 }
 
-int ep_plan_launches(const ep_plan *p, int *generated) {
-    *generated = 0;
-    for (size_t i = 0; i < p->step_count; i++)
-        *generated += p->steps[i].kind == STEP_KERNEL || p->steps[i].kind == STEP_HOOKED;
-    return (int)p->step_count;
-}
-
 /* The product as an op on the trace: bias, a and b as the matrix op has them. */
 static const ep_probe *product_span(const ep_probe *p, const ep_step *s) {
     const ep_gemm *g = s->gemm;

@@ -46,7 +46,5 @@ ep_status ep_plan_run(const ep_plan *p, ep_context *ctx, const ep_tensor *const 
                       int64_t *unit_ns, ep_tensor **outputs);
 /* What is captured of it; NULL where the backend has no replay. */
 const struct ep_replay *ep_plan_replay(const ep_plan *p);
-/* Launches a call makes, and those of them that run generated code. */
-int ep_plan_launches(const ep_plan *p, int *generated);
 
 #endif

@@ -186,7 +186,6 @@ size_t ep_tuned_choice_text(const ep_packed *p, char *out, size_t size);
 typedef struct ep_tuned_scratch ep_tuned_scratch;
 ep_status ep_tuned_scratch_create(ep_error *err, ep_tuned_scratch **out);
 void ep_tuned_scratch_destroy(ep_tuned_scratch *s);
-int64_t ep_tuned_scratch_bytes(const ep_tuned_scratch *s);
 
 /* tuned_gated.c: act(gate) * up and its gradients, inputs read in place at any stride; out may be an input. */
 ep_status ep_tuned_gated(int threads, ep_act act, ep_rounding rounding, const ep_tensor *gate, const ep_tensor *up,

@@ -78,10 +78,6 @@ void ep_tuned_scratch_destroy(ep_tuned_scratch *s) {
     free(s);
 }
 
-int64_t ep_tuned_scratch_bytes(const ep_tuned_scratch *s) {
-    return s ? (int64_t)s->bytes : 0;
-}
-
 static ep_status reserve(ep_tuned_scratch *s, size_t bytes, ep_error *err) {
     if (bytes <= s->bytes) return EP_OK;
     char *data = ep_tuned_alloc(bytes);

@@ -136,6 +136,18 @@ static void test_attention_on_a_device(void **state) {
     ep_report_destroy(r);
 }
 
+/* The report's text names the three that matter most; the others are in the JSON alone. */
+static void test_attention_forms(void **state) {
+    (void)state;
+    ep_report *r = explain(EP_TEST_DIR "/trace/explain/attention.json");
+    static const char *const json[] = {"\"form\": \"by hand\"", "\"form\": \"math\"", "\"form\": \"fast path\"",
+                                       "\"blocked_by\": \"A tanh caps",
+                                       "\"blocked_by\": \"aten::mean reads the weights"};
+    must_hold(ep_report_json(r), json, sizeof json / sizeof json[0]);
+    assert_null(strstr(ep_report_json(r), "\"keys\": 8,"));
+    ep_report_destroy(r);
+}
+
 /* A run on the processor lacks nothing: its host times are told, and that they are the host's. */
 static void test_host_alone(void **state) {
     (void)state;
@@ -301,6 +313,7 @@ int main(void) {
         cmocka_unit_test(test_article_eager),
         cmocka_unit_test(test_article_compiled_and_liger),
         cmocka_unit_test(test_attention_on_a_device),
+        cmocka_unit_test(test_attention_forms),
         cmocka_unit_test(test_host_alone),
         cmocka_unit_test(test_no_device_events),
         cmocka_unit_test(test_no_shapes),
