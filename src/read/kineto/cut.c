@@ -35,7 +35,7 @@ static bool name_matches(const kineto_cut *c, slice name) {
     if (!c->region) return is_the_step(c, name);
     char text[1024];
     if (name.n >= sizeof text) return false;
-    memcpy(text, name.s, name.n);
+    if (name.n) memcpy(text, name.s, name.n); /* a region without a name has no text either */
     text[name.n] = 0;
     return ep_glob(c->region, text);
 }
