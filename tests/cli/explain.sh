@@ -66,6 +66,9 @@ bad --step 33 --region mlp_fwd "$eager"
 bad --window x "$traces/explain/rank0.json"
 bad --machine "$tmp/no.machine" "$traces/explain/rank0.json"
 bad --nothing
+# two threads have equal claims to be the one whose backward ops these are; a third, weaker one decides nothing
+"$epi" explain --json "$traces/small/backward_tie.json" >"$tmp/out" || fail "a tie of forward threads"
+grep -q '"backward": {' "$tmp/out" && fail "a tie of forward threads was broken by a weaker vote"
 printf '[1/2] a log of something else\n' >"$tmp/log"
 bad --region x "$traces/small/begin_end_device.json" # whose one region has no name
 bad --region x "$tmp/log"

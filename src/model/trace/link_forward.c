@@ -183,8 +183,9 @@ static uint32_t lane_voted(const forwards *w, uint32_t pid, uint32_t thread) {
     for (size_t i = 0; i < w->vote_count; i++) {
         const vote *v = &w->votes[i];
         if (v->pid != pid || v->thread != thread) continue;
+        if (best && v->count < best->count) continue; /* a weaker vote breaks no tie */
         tie = best && v->count == best->count;
-        if (!best || v->count > best->count) best = v;
+        best = v;
     }
     return best && !tie ? best->lane : EP_NO_INDEX;
 }
