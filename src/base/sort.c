@@ -41,3 +41,8 @@ bool ep_sort_rows(uint32_t *rows, size_t n, ep_row_before before, const void *us
     free(other);
     return true;
 }
+
+int ep_by_int64(const void *a, const void *b) {
+    const int64_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}

@@ -202,11 +202,14 @@ static inline bool ep_study_host_only(const ep_study *s) {
     const ep_health *h = &s->facts->health;
     return !h->device_recorded && !h->launches && !h->memory_launches && !s->trace->device_count;
 }
+/* Are the times of the ops' work known: a device's, or the host's own where it ran alone? */
+static inline bool ep_study_timed(const ep_study *s) {
+    return s->facts->health.device_recorded || ep_study_host_only(s);
+}
 /* Do the totals lack something? */
 static inline bool ep_study_partial(const ep_study *s) {
     const ep_health *h = &s->facts->health;
-    return !h->complete || h->skipped || h->launches_without_kernel || h->kernels_without_launch ||
-           (!h->device_recorded && !ep_study_host_only(s));
+    return !h->complete || h->skipped || h->launches_without_kernel || h->kernels_without_launch || !ep_study_timed(s);
 }
 static inline uint32_t ep_work_launch(const ep_study *s, const ep_device_work *w) {
     return s->facts->links->launch[w->event];

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/sort.h"
 #include "diff.h"
 
 typedef struct pick {
@@ -69,11 +70,6 @@ static void count_item(ep_diff_side *side, const ep_diff_item *i) {
     side->copies += !i->decoded && i->cls == EP_CLASS_COPY;
 }
 
-static int by_value(const void *a, const void *b) {
-    const int64_t *x = a, *y = b;
-    return *x < *y ? -1 : *x > *y;
-}
-
 /* Medians over the instances that run the very sequence of the chosen one; at most 64 are asked, and not for longer than a
  * thousand such sequences are: instances in each other by the thousand are all of another length. */
 static bool medians(ep_diff_side *side, const pick *list, size_t n) {
@@ -94,7 +90,7 @@ static bool medians(ep_diff_side *side, const pick *list, size_t n) {
         free(work);
     }
     for (size_t k = 0; ok && used && k < side->count; k++) {
-        qsort(values + k * most, used, sizeof *values, by_value);
+        qsort(values + k * most, used, sizeof *values, ep_by_int64);
         side->items[k].ns = values[k * most + (used - 1) / 2];
     }
     free(values);

@@ -25,25 +25,25 @@ static void item_text(const ep_diff_side *s, const uint32_t *list, size_t n, siz
     ep_cut(line, width, out, size);
 }
 
-/* Decimals of microseconds: from a second on none, so that columns stay columns. */
-static int decimals(double us) {
-    return us >= 999999.5 ? 0 : 1;
+/* Microseconds for a column: from a second on without decimals, so that columns stay columns. */
+static ep_figure cell(int64_t ns) {
+    double us = (double)ns * 1e-3;
+    return ep_figure_number(us, us >= 999999.5 ? 0 : 1);
 }
+#define CELL(ns) cell(ns).text
 
 /* A's kernels and, where they differ, B's on a line of their own: names need the width. */
 static void pair_lines(const ep_diff_region *r, const ep_diff_pair *p, ep_text *out, size_t column) {
-    char a[200], b[200], a_us[24] = "", b_us[24] = "";
+    char a[200], b[200];
     item_text(&r->a, p->a, p->a_count, column, a, sizeof a);
     item_text(&r->b, p->b, p->b_count, column - 3, b, sizeof b);
-    if (p->a_count) snprintf(a_us, sizeof a_us, "%.*f", decimals((double)p->a_ns * 1e-3), (double)p->a_ns * 1e-3);
-    if (p->b_count) snprintf(b_us, sizeof b_us, "%.*f", decimals((double)p->b_ns * 1e-3), (double)p->b_ns * 1e-3);
     bool one_line = p->relation == EP_RELATION_SAME || !p->a_count || !p->b_count;
     if (one_line)
         ep_text_printf(out, "  %-8s%s", ep_relation_name(p->relation), ep_column_of(p->a_count ? a : b, column).text);
     else
         ep_text_printf(out, "  %-8s%s\n          -> %s", ep_relation_name(p->relation), a,
                        ep_column_of(b, column - 3).text);
-    ep_text_printf(out, " %9s %9s\n", a_us, b_us);
+    ep_text_printf(out, " %9s %9s\n", p->a_count ? CELL(p->a_ns) : "", p->b_count ? CELL(p->b_ns) : "");
 }
 
 static int by_first(const void *x, const void *y) {
@@ -62,8 +62,7 @@ static int by_change(const void *x, const void *y) {
 }
 
 static void total_line(ep_text *out, const char *what, size_t column, int64_t a, int64_t b) {
-    double us_a = (double)a * 1e-3, us_b = (double)b * 1e-3;
-    ep_text_printf(out, "  %-*s %9.*f %9.*f\n", (int)column + 8, what, decimals(us_a), us_a, decimals(us_b), us_b);
+    ep_text_printf(out, "  %-*s %9s %9s\n", (int)column + 8, what, CELL(a), CELL(b));
 }
 
 static void region_text(const ep_diff_region *r, bool host, ep_text *out, int width) {
@@ -104,9 +103,8 @@ static void host_text(const ep_diff_region *r, bool host, ep_text *out) {
         if (h->count[0] == h->count[1] && !time) continue;
         if (all++ >= HOST_ROWS) continue;
         shown++;
-        double self_a = (double)h->self_ns[0] * 1e-3, self_b = (double)h->self_ns[1] * 1e-3;
-        ep_text_printf(out, "  %s %7lld %6lld %14.*f %9.*f\n", ep_column_of(h->name, 38).text, (long long)h->count[0],
-                       (long long)h->count[1], decimals(self_a), self_a, decimals(self_b), self_b);
+        ep_text_printf(out, "  %s %7lld %6lld %14s %9s\n", ep_column_of(h->name, 38).text, (long long)h->count[0],
+                       (long long)h->count[1], CELL(h->self_ns[0]), CELL(h->self_ns[1]));
     }
     if (!shown) ep_text_printf(out, "  (none)\n");
     if (all > shown) ep_text_printf(out, "  ... %zu more; --json has all\n", all - shown);
@@ -120,16 +118,14 @@ static void other_regions(const ep_diff_result *d, bool host, ep_text *out) {
     for (size_t i = 0; i < d->region_count; i++) {
         const ep_diff_region *r = &d->regions[i];
         if (i == d->main) continue;
-        double host_a = (double)r->a.host_ns * 1e-3, host_b = (double)r->b.host_ns * 1e-3;
-        double device_a = (double)r->a.device_ns * 1e-3, device_b = (double)r->b.device_ns * 1e-3;
         if (host)
-            ep_text_printf(out, "  %s %6lld %4lld %11.*f %10.*f\n", ep_column_of(r->name, 35).text,
-                           (long long)r->a.instances, (long long)r->b.instances, decimals(host_a), host_a,
-                           decimals(host_b), host_b);
+            ep_text_printf(out, "  %s %6lld %4lld %11s %10s\n", ep_column_of(r->name, 35).text,
+                           (long long)r->a.instances, (long long)r->b.instances, CELL(r->a.host_ns),
+                           CELL(r->b.host_ns));
         else
-            ep_text_printf(out, "  %s %8lld %3lld %11.*f %8.*f %9.*f %8.*f\n", ep_column_of(r->name, 24).text,
-                           (long long)r->a.kernels, (long long)r->b.kernels, decimals(device_a), device_a,
-                           decimals(device_b), device_b, decimals(host_a), host_a, decimals(host_b), host_b);
+            ep_text_printf(out, "  %s %8lld %3lld %11s %8s %9s %8s\n", ep_column_of(r->name, 24).text,
+                           (long long)r->a.kernels, (long long)r->b.kernels, CELL(r->a.device_ns), CELL(r->b.device_ns),
+                           CELL(r->a.host_ns), CELL(r->b.host_ns));
     }
 }
 

@@ -422,7 +422,7 @@ static void attentions(const ep_study *s, ep_json_out *o) {
     ep_json_put_array(o, "attentions");
     for (size_t i = 0; i < s->attention_count; i++) {
         const ep_attention_row *r = &s->attentions[i];
-        bool timed = s->facts->health.device_recorded || ep_study_host_only(s);
+        bool timed = ep_study_timed(s);
         ep_json_object(o);
         ep_json_put_str(o, "form", r->form);
         names(o, "ops", r->ops, r->length);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analyze.h"
+#include "base/sort.h"
 #include "format.h"
 
 #define US(v) ep_figure_us(v).text
@@ -58,18 +59,13 @@ static void host_time(ep_study *s) {
                                      one ? US((double)o->longest_self_ns * 1e-3) : ""));
 }
 
-static int by_time(const void *a, const void *b) {
-    const int64_t *x = a, *y = b;
-    return *x < *y ? -1 : *x > *y;
-}
-
 /* When most of the spans are: the median start of a few. */
 static int64_t usual_time(const ep_study *s) {
     enum { FEW = 15 };
     const ep_links *l = s->facts->links;
     int64_t some[FEW];
     for (size_t i = 0; i < FEW; i++) some[i] = s->trace->ts[l->order[(l->order_count - 1) * i / (FEW - 1)]];
-    qsort(some, FEW, sizeof *some, by_time);
+    qsort(some, FEW, sizeof *some, ep_by_int64);
     return some[FEW / 2];
 }
 
@@ -321,19 +317,16 @@ static const char *attention_advice(const ep_attention_row *r) {
     if (r->blocked_by) return r->blocked_by;
     if (strcmp(r->form, EP_ATTENTION_FAST_PATH) == 0)
         return "PyTorch's fast path for inference stores its scores: torch.backends.mha.set_fastpath_enabled(False) "
-               "lets "
-               "the layer take a fused kernel.";
+               "lets the layer take a fused kernel.";
     if (strcmp(r->form, EP_ATTENTION_MATH) == 0)
         return "PyTorch took its own attention apart (the math backend): no fused one took these arguments, or they "
-               "are "
-               "switched off. Inside torch.nn.attention.sdpa_kernel of one fused backend a warning says why.";
+               "are switched off. Inside torch.nn.attention.sdpa_kernel of one fused backend a warning says why.";
     return "torch.nn.functional.scaled_dot_product_attention keeps the scores on the chip, a tile at a time; scale, "
-           "mask "
-           "and dropout are its arguments.";
+           "mask and dropout are its arguments.";
 }
 
 static void attention_findings(ep_study *s) {
-    bool timed = s->facts->health.device_recorded || ep_study_host_only(s);
+    bool timed = ep_study_timed(s);
     for (size_t i = 0; i < s->attention_count && i < 3; i++) {
         const ep_attention_row *r = &s->attentions[i];
         double n = (double)r->instances, each = (double)r->ns * 1e-3 / n, between = (double)r->between_ns * 1e-3 / n;

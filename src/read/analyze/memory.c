@@ -16,27 +16,33 @@ static const char *device_name(ep_study *s, const ep_memory_use *use) {
     return use->device < 0 ? name : ep_study_printf(s, "%s:%lld", name, (long long)use->device);
 }
 
-/* Of the spans of that kind around the peak on its thread the innermost, which starts last, or the outermost. */
-static const char *around(const ep_study *s, const ep_memory_use *use, uint8_t kind, bool outermost) {
+/* Notes the ops and the region around the peak on its thread. The innermost starts last. */
+static void note_around(const ep_study *s, ep_memory_row *row) {
     const ep_trace *t = s->trace;
-    uint32_t best = EP_NO_INDEX;
+    const ep_memory_use *use = row->use;
+    uint32_t op = EP_NO_INDEX, outer = EP_NO_INDEX, region = EP_NO_INDEX;
     for (size_t i = 0; i < t->count; i++) {
-        if (t->kind[i] != kind || t->lane[i] != use->peak_lane || !ep_event_is_span(t, i)) continue;
+        bool is_op = t->kind[i] == EP_EVENT_OP;
+        if ((!is_op && t->kind[i] != EP_EVENT_REGION) || t->lane[i] != use->peak_lane || !ep_event_is_span(t, i))
+            continue;
         if (t->ts[i] > use->peak_ns || t->ts[i] + t->dur[i] < use->peak_ns) continue;
-        if (best == EP_NO_INDEX || (outermost ? t->ts[i] < t->ts[best] : t->ts[i] >= t->ts[best])) best = (uint32_t)i;
+        uint32_t *inner = is_op ? &op : &region;
+        if (*inner == EP_NO_INDEX || t->ts[i] >= t->ts[*inner]) *inner = (uint32_t)i;
+        if (is_op && (outer == EP_NO_INDEX || t->ts[i] < t->ts[outer])) outer = (uint32_t)i;
     }
-    return best == EP_NO_INDEX ? NULL : ep_study_name(s, best);
+    row->op = op == EP_NO_INDEX ? NULL : ep_study_name(s, op);
+    row->outer_op = outer == EP_NO_INDEX ? NULL : ep_study_name(s, outer);
+    row->region = region == EP_NO_INDEX ? NULL : ep_study_name(s, region);
 }
 
 ep_status ep_analyze_memory(ep_study *s, ep_error *err) {
     (void)err;
     const ep_trace *t = s->trace;
     for (size_t i = 0; i < t->memory_count; i++) {
-        const ep_memory_use *use = &t->memory[i];
+        ep_memory_row row = {.device = device_name(s, &t->memory[i]), .use = &t->memory[i]};
         if (!ep_grow(&s->memory, &s->memory_cap, s->memory_count + 1, sizeof *s->memory)) return EP_ERROR_OUT_OF_MEMORY;
-        s->memory[s->memory_count++] =
-            (ep_memory_row){device_name(s, use), around(s, use, EP_EVENT_OP, false), around(s, use, EP_EVENT_OP, true),
-                            around(s, use, EP_EVENT_REGION, false), use};
+        note_around(s, &row);
+        s->memory[s->memory_count++] = row;
     }
     return EP_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/sort.h"
 #include "measure.h"
 #include "read/analyze/facts_parts.h"
 
@@ -129,11 +130,6 @@ typedef struct axis {
     size_t spans;
 } axis;
 
-static int by_time(const void *a, const void *b) {
-    const int64_t *x = a, *y = b;
-    return *x < *y ? -1 : *x > *y;
-}
-
 static void paint_node(axis *x, size_t node, size_t low, size_t high, int32_t colour) {
     double length = (double)(x->edges[high] - x->edges[low]);
     if (x->colour[node] != NO_COLOUR) tally_add(&x->busy, (size_t)x->colour[node], -length);
@@ -160,7 +156,7 @@ static void paint(axis *x, size_t node, size_t low, size_t high, size_t from, si
 }
 
 static size_t piece_of(const axis *x, int64_t edge) {
-    const int64_t *found = bsearch(&edge, x->edges, x->pieces + 1, sizeof edge, by_time);
+    const int64_t *found = bsearch(&edge, x->edges, x->pieces + 1, sizeof edge, ep_by_int64);
     return (size_t)(found - x->edges);
 }
 
@@ -187,7 +183,7 @@ static bool axis_create(axis *x, const span *spans, size_t n) {
         x->edges[2 * i] = spans[i].start;
         x->edges[2 * i + 1] = spans[i].end;
     }
-    qsort(x->edges, 2 * n, sizeof *x->edges, by_time);
+    qsort(x->edges, 2 * n, sizeof *x->edges, ep_by_int64);
     for (size_t i = 0; i < 2 * n; i++)
         if (!edges || x->edges[i] != x->edges[edges - 1]) x->edges[edges++] = x->edges[i];
     x->pieces = edges - 1;

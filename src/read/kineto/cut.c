@@ -206,12 +206,21 @@ static bool has_number(const uint64_t *numbers, size_t n, uint64_t number) {
     return n && bsearch(&number, numbers, n, sizeof number, u64_order) != NULL;
 }
 
-/* A number that a call outside carries, too, links nothing, as in the whole file: the call in the cut loses it. Then the
- * device work that no kept call launched is dropped. */
+/* A number that a call outside carries, too, links nothing, as in the whole file: the call in the cut loses it. */
+static void unlink_shared(ep_trace *t, kineto_cut *c) {
+    if (!c->outside_count) return;
+    qsort(c->outside, c->outside_count, sizeof *c->outside, u64_order);
+    for (size_t i = 0; i < t->count; i++)
+        if (t->kind[i] == EP_EVENT_RUNTIME && has_number(c->outside, c->outside_count, ep_trace_correlation(t, i)))
+            ep_trace_set_correlation(t, i, 0);
+}
+
+/* Drops the device work that no kept call launched. */
 ep_status kineto_cut_finish(kineto_reader *r) {
     ep_trace *t = r->trace;
-    kineto_cut *c = &r->cut;
-    if (c->mode == CUT_NONE || t->count == 0) return EP_OK;
+    if (r->cut.mode == CUT_NONE || t->count == 0) return EP_OK;
+    unlink_shared(t, &r->cut);
+    if (r->cut.mode != CUT_REGION) return EP_OK;
     uint64_t *calls = ep_malloc_array(t->count, sizeof *calls);
     uint8_t *keep = ep_malloc_array(t->count, 1);
     size_t n = 0;
@@ -220,20 +229,13 @@ ep_status kineto_cut_finish(kineto_reader *r) {
         free(keep);
         return ep_fail(r->err, EP_ERROR_OUT_OF_MEMORY, "no memory to cut %zu events", t->count);
     }
-    if (c->outside_count) qsort(c->outside, c->outside_count, sizeof *c->outside, u64_order);
-    for (size_t i = 0; i < t->count; i++) {
-        uint64_t number = ep_trace_correlation(t, i);
-        if (t->kind[i] != EP_EVENT_RUNTIME || !number) continue;
-        if (has_number(c->outside, c->outside_count, number))
-            ep_trace_set_correlation(t, i, 0);
-        else
-            calls[n++] = number;
-    }
+    for (size_t i = 0; i < t->count; i++)
+        if (t->kind[i] == EP_EVENT_RUNTIME && ep_trace_correlation(t, i)) calls[n++] = ep_trace_correlation(t, i);
     qsort(calls, n, sizeof *calls, u64_order);
     for (size_t i = 0; i < t->count; i++)
         keep[i] = (!ep_event_is_device_work(t->kind[i]) && t->kind[i] != EP_EVENT_SYNC) ||
                   has_number(calls, n, ep_trace_correlation(t, i));
-    if (c->mode == CUT_REGION) ep_trace_compact(t, keep);
+    ep_trace_compact(t, keep);
     free(calls);
     free(keep);
     return EP_OK;

@@ -188,6 +188,30 @@ static void test_as_one_by_one(void **unused) {
     for (size_t i = 0; i < sizeof hard / sizeof *hard; i++) assert_true(known[hard[i]] > 500);
 }
 
+/* The metric of the two instances of fwd, the same as one by one. */
+static void measure(const char *text, size_t length, ep_metric metric, double v[2]) {
+    ep_trace *trace = NULL;
+    ep_error err = {0};
+    ep_rows instances = {0};
+    ep_subject u;
+    ep_scope scope = {0};
+    assert_int_equal(ep_trace_read_memory(text, length, NULL, &err, &trace), EP_OK);
+    assert_int_equal(ep_subject_create(trace, true, &err, &u), EP_OK);
+    ep_guess_block b = {.form = EP_GUESS_REGION, .region = "fwd"};
+    assert_true(ep_block_instances(&b, &u, &instances));
+    assert_int_equal(instances.count, 2);
+    ep_term term = {.metric = metric};
+    ep_matcher m;
+    assert_true(ep_matcher_create(&u, &term, NULL, &m));
+    assert_true(ep_series(&u, &instances, &m, -1, &scope, v));
+    compare(&u, &instances, &term, NULL, -1, 0);
+    ep_matcher_free(&m);
+    free(instances.rows);
+    ep_scope_free(&scope);
+    ep_subject_free(&u);
+    ep_trace_destroy(trace);
+}
+
 /* Seventeen ops take turns inside one that launches before, between and behind them: its work counts once all the same.
  * Kernels whose times were never filled in, and those without length at the end, are neither busy nor lost. */
 static void test_once(void **unused) {
@@ -208,27 +232,9 @@ static void test_once(void **unused) {
         }
     }
     ep_text_add(&t, "{}]}");
-    ep_trace *trace = NULL;
-    ep_error err = {0};
-    ep_rows instances = {0};
-    ep_subject u;
     double v[2];
-    ep_scope scope = {0};
-    assert_int_equal(ep_trace_read_memory(ep_text_str(&t), t.len, NULL, &err, &trace), EP_OK);
-    assert_int_equal(ep_subject_create(trace, true, &err, &u), EP_OK);
-    ep_guess_block b = {.form = EP_GUESS_REGION, .region = "fwd"};
-    assert_true(ep_block_instances(&b, &u, &instances));
-    ep_term term = {.metric = EP_METRIC_BYTES};
-    ep_matcher m;
-    assert_true(ep_matcher_create(&u, &term, NULL, &m));
-    assert_true(ep_series(&u, &instances, &m, -1, &scope, v));
+    measure(ep_text_str(&t), t.len, EP_METRIC_BYTES, v);
     for (int i = 0; i < 2; i++) assert_true(v[i] == 2 * 4000 + 17 * 2 * 40);
-    compare(&u, &instances, &term, NULL, -1, 0);
-    ep_matcher_free(&m);
-    free(instances.rows);
-    ep_scope_free(&scope);
-    ep_subject_free(&u);
-    ep_trace_destroy(trace);
     ep_text_free(&t);
 }
 
@@ -257,28 +263,10 @@ static void test_idle_ends(void **unused) {
         "\"args\":{\"correlation\":2,\"device\":0,\"stream\":7}},"
         "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7,\"ts\":0,\"dur\":0,"
         "\"args\":{\"correlation\":3,\"device\":0,\"stream\":7}}]}";
-    ep_trace *trace = NULL;
-    ep_error err = {0};
-    ep_rows instances = {0};
-    ep_subject u;
     double v[2];
-    ep_scope scope = {0};
-    assert_int_equal(ep_trace_read_memory(text, sizeof text - 1, NULL, &err, &trace), EP_OK);
-    assert_int_equal(ep_subject_create(trace, true, &err, &u), EP_OK);
-    ep_guess_block b = {.form = EP_GUESS_REGION, .region = "fwd"};
-    assert_true(ep_block_instances(&b, &u, &instances));
-    ep_term term = {.metric = EP_METRIC_IDLE};
-    ep_matcher m;
-    assert_true(ep_matcher_create(&u, &term, NULL, &m));
-    assert_true(ep_series(&u, &instances, &m, -1, &scope, v));
+    measure(text, sizeof text - 1, EP_METRIC_IDLE, v);
     assert_true(v[0] == 0.5);
     assert_true(isnan(v[1]));
-    compare(&u, &instances, &term, NULL, -1, 0);
-    ep_matcher_free(&m);
-    free(instances.rows);
-    ep_scope_free(&scope);
-    ep_subject_free(&u);
-    ep_trace_destroy(trace);
 }
 
 /* n regions in each other: what a guess file usually claims is found without going over the rows of each. */
